@@ -67,8 +67,8 @@ func TestSelectionsCountWhatIsThere(t *testing.T) {
 		b.large = rapid.SampledFrom([]int{0, 3}).Draw(t, "large")
 		var memory *memory
 		var untold []reconcile.Change
-		look := func(told []reconcile.Change) snapshot {
-			o, err := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Memory: memory, Changes: told})
+		look := func(told []reconcile.Change, missed bool) snapshot {
+			o, err := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Memory: memory, Changes: told, Missed: missed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,15 +102,16 @@ func TestSelectionsCountWhatIsThere(t *testing.T) {
 			},
 			"look before all is told": func(t *rapid.T) {
 				n := rapid.IntRange(0, len(untold)).Draw(t, "told")
-				look(untold[:n])
+				look(untold[:n], false)
 				untold = untold[n:]
 			},
 			"look": func(t *rapid.T) {
-				got := look(untold)
+				first := rapid.IntRange(0, len(untold)).Draw(t, "missed")
+				got := look(untold[first:], first > 0)
 				untold = nil
 				kept := memory
 				memory = nil
-				want := look(nil)
+				want := look(nil, false)
 				memory = kept
 				want.Said = got.Said
 				want.Retries = got.Retries

@@ -36,7 +36,7 @@ func BenchmarkObserveAndPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkVolumeIsFree looks at a volume that becomes free, while many claims wait that it fits.
+// BenchmarkVolumeIsFree looks at a volume that becomes free, while many claims wait that it fits. Of very many, they are looked through later.
 func BenchmarkVolumeIsFree(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -46,7 +46,7 @@ func BenchmarkVolumeIsFree(b *testing.B) {
 			}
 			before, after := volume("v", "phase="), volume("v", "")
 			for b.Loop() {
-				if keys := k.claimsByVolume(before, after); len(keys) != n {
+				if keys := k.claimsByVolume(before, after); len(keys) != n && (n <= manyWaiting || len(keys) > 0) {
 					b.Fatal(len(keys))
 				}
 			}

@@ -74,7 +74,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 }
 
 func newCaches(f *informers.Factory) (*caches, error) {
-	k := &caches{}
+	k := &caches{offers: newOffers()}
 	var errs [6]error
 	k.claims, errs[0] = newClaimCache(f)
 	k.volumes, errs[1] = newVolumeCache(f)

@@ -79,10 +79,11 @@ func newCollectors(k *caches) *collectors {
 	return c
 }
 
-// term forgets at its end what was begun: another process may lead now.
-func (c *collectors) term(ctx context.Context, _ func(plan.Key)) {
-	<-ctx.Done()
+// term has claims follow the volumes that many of them wait for, and forgets at its end what was begun: another process may lead now.
+func (c *collectors) term(ctx context.Context, enqueue func(plan.Key)) {
+	c.caches.follow(ctx, enqueue)
 	c.caches.lost.forget()
+	c.caches.gone.forget()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.asked)

@@ -32,6 +32,8 @@ type caches struct {
 	static bool
 	count  counter
 	lost   losers
+	offers offers
+	gone   goneClasses
 }
 
 // claimCache finds claims by the volumes that they name, and those that wait.
@@ -232,7 +234,9 @@ func (k *caches) class(ctx context.Context, r reconcile.Request[claimMemory], s 
 	class := &storagev1.StorageClass{}
 	switch err := r.Reader.Get(ctx, client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: name}, class); {
 	case client.IsAbsent(err):
-		return nil, nil
+		gone, left := k.gone.class(r.Now, name)
+		s.ClassGone = left
+		return gone, nil
 	case err != nil:
 		return nil, fmt.Errorf("the class %s of the claim cannot be read live: %w", name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -46,13 +47,22 @@ func sameOffer(a, b *corev1.PersistentVolume) bool {
 	return maps.Equal(a.Labels, b.Labels) && a.UID == b.UID && slices.Equal(placesOf(a), placesOf(b)) && equality.Semantic.DeepEqual(a.Spec.Capacity, b.Spec.Capacity)
 }
 
-// fitted returns the claims that wait and that a free volume fits.
+// fitted returns the claims that wait and that a free volume fits; none if they are so many that they are looked through later, see offers.
 func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVolumeClaim) {
 	class := classOfVolume(v)
 	if class != "" && delayed(k.classes.Get("", class)) {
 		return nil // the scheduler binds these
 	}
-	for _, c := range k.claims.waiting.By(shelf(class, v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)) {
+	on := shelf(class, v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
+	if k.offers.join(on, v.Name) {
+		return nil
+	}
+	waiting := k.claims.waiting.By(on)
+	if len(waiting) > manyWaiting {
+		k.offers.begin(on, v.Name)
+		return nil
+	}
+	for _, c := range waiting {
 		if fits(c, class, v) {
 			all = append(all, c)
 		}
@@ -65,6 +75,7 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 func (k *caches) claimsByClass(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*storagev1.StorageClass)
 	is, _ := after.(*storagev1.StorageClass)
+	k.gone.see(time.Now(), was, is)
 	var values []string
 	for _, class := range []*storagev1.StorageClass{is, was} {
 		if class == nil {

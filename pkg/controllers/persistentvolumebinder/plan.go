@@ -35,8 +35,10 @@ type claimSnapshot struct {
 	// Of a claim that names no volume:
 	Reserved []*corev1.PersistentVolume // that name the claim
 	Class    *storagev1.StorageClass    // of the claim; nil if there is none of that name
-	Default  *storagev1.StorageClass    // that the claim gets, because it names none; nil if there is none
-	Free     []*corev1.PersistentVolume // that fit it
+	// ClassGone says that the class has gone a moment ago, and for how long it counts as it was.
+	ClassGone time.Duration
+	Default   *storagev1.StorageClass    // that the claim gets, because it names none; nil if there is none
+	Free      []*corev1.PersistentVolume // that fit it
 	// FreeOfDefault fit it when it has the default class.
 	FreeOfDefault []*corev1.PersistentVolume
 	Static        bool // no driver is asked
@@ -89,6 +91,7 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	default:
 		d, p = planUnbound(s)
 	}
+	p.Requeue = plan.Sooner(p.Requeue, s.ClassGone)
 	return d, p
 }
 

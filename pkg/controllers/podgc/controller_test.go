@@ -16,6 +16,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // cluster is n ready nodes, n0 and so on, with a running pod each, p0 and so on.
@@ -508,6 +509,21 @@ func TestOutOfServiceIsReadLive(t *testing.T) {
 		sleep(2 * time.Minute)
 		if got := c.names("Pod"); got != "runs" {
 			t.Errorf("pods: %s", got)
+		}
+	})
+}
+
+// If more nodes have come and gone than are told of, any may have been back: grace periods begin anew.
+func TestMissedChangesOfNodes(t *testing.T) { // PGC-9
+	inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
+		c.removeNodes(0, 1)
+		sleep(time.Second)
+		for missed, want := range map[bool]int{false: 1, true: 0} {
+			m := memory{Missing: map[string]time.Time{"n0": time.Now().Add(-time.Hour)}, Seen: map[string]span{}, Began: time.Now().Add(-time.Hour)}
+			o, err := c.caches.observe(t.Context(), reconcile.Request[memory]{Key: plan.Key{Name: orphaned}, Now: time.Now(), Reader: c.server, Memory: &m, Missed: missed})
+			if due := o.Snapshot.NodeCounts.Due; err != nil || len(due) != want {
+				t.Errorf("missed %t: due are %v (%v)", missed, due, err)
+			}
 		}
 	})
 }
