@@ -64,8 +64,8 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 		return nil
 	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
 		result.Name, result.UID, err = w.lookUp(m, s, err)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, nameOf(s.Object), err)
+	default:
+		w.emitFailure(s.Events.Failed, nameOf(s.Object), err)
 	}
 	result.Err = err
 	w.result(result)
@@ -249,8 +249,8 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
 	case apierrors.IsInvalid(err) && w.releases(s):
 		err = nil // the owner reference is gone already (RS-21)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, s.New.GetName(), err)
+	default:
+		w.emitFailure(s.Events.Failed, s.New.GetName(), err)
 	}
 	result.Err = err
 	w.result(result)
@@ -315,8 +315,8 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		err = nil
 	case changed:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, o.GetName(), err)
+	default:
+		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
 	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })

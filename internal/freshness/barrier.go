@@ -87,8 +87,22 @@ func (b *Barrier) DropAbsences() bool {
 	return len(b.changes) < before
 }
 
-// Explained forgets how often the server has refused a write without a reason that the caches show.
-func (b *Barrier) Explained() { b.refused = 0 }
+// Explained forgets how often the server has refused a write without a reason that the caches show, unless one is waited for.
+func (b *Barrier) Explained() {
+	if b.Expires() == 0 {
+		b.refused = 0
+	}
+}
+
+// Expires returns how long to wait until something is not waited for any more; zero if nothing has an end. No event tells of that.
+func (b *Barrier) Expires() (in time.Duration) {
+	for _, c := range b.changes {
+		if !c.until.IsZero() {
+			in = plan.Sooner(in, max(time.Until(c.until), 0)+time.Millisecond)
+		}
+	}
+	return in
+}
 
 // Empty reports whether the barrier has nothing to wait for and nothing to remember.
 func (b *Barrier) Empty() bool {

@@ -419,11 +419,17 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 	began := time.Now()
 	var did plan.Outcome
 	if !d.Empty() {
-		did = r.executor.Begin(ctx, o, &freshness.Barrier{}).Apply(d.Steps)
+		writing := r.executor.Begin(ctx, o, &freshness.Barrier{})
+		did = writing.Apply(d.Steps)
+		if i := (item{node: n}); did.Err != nil && max(r.remove.failuresOf(i), r.orphan.failuresOf(i)) >= lasting {
+			writing.TellFailure(did)
+		}
 	}
 	r.tell(o, d, did, time.Since(began))
 	if client.IsAbsent(did.Err) {
-		return r.readItem(ctx, n)
+		if gone, err := r.lookAt(ctx, n); gone || err != nil {
+			return err
+		}
 	}
 	return did.Err
 }
