@@ -318,7 +318,11 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	default:
 		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
-	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
+	switch {
+	case err != nil, conflict && w.Periodic:
+	case conflict && s.Version: // it may also be a webhook that refuses with that code
+		w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, o) })
+	case !(gone && s.Version):
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
 	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Needless: gone, Err: err})

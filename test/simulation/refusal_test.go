@@ -140,12 +140,12 @@ func (w *world) tells(r *refusing) bool {
 func (p refusedPlay) run(t *testing.T) {
 	refusal := refusals[p.refusal]
 	r := &refusing{Kind: p.kind, Of: p.of, Answer: refusal.Answer}
-	if refusal.Name == "no answer" {
-		r.Takes = client.RequestTimeout
-	}
 	beside := neighboursOf(p.scenario)
 	if p.of == "" {
 		beside = nil
+	}
+	if refusal.Name == "no answer" { // some controllers have one worker, which waits
+		r.Takes, beside = client.RequestTimeout, nil
 	}
 	o := playRefused(t, p.scenario, r, beside...)
 	if len(r.tries) == 0 {

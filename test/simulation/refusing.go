@@ -170,7 +170,7 @@ func aboutWhat(w apiserver.Write) string {
 
 // The promise: who is refused waits for twice as long each time, from 5 ms to a minute.
 const (
-	mostAtFirst = 30 // tries in the first minute, in which others work, and what they do leads to a try, too
+	mostAtFirst = 60 // tries in the first minute, in which others work, and what they do leads to a try, too: 15 without them
 	mostLater   = 5  // in each later one; controllers that work by the clock have periods of 15 or 20 s
 )
 
