@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +90,7 @@ type Writing struct {
 	taken    bool          // see Taken
 	leftOut  time.Duration // see LeftOut
 	outcome  plan.Outcome
+	told     bool // an event tells of a write that has failed
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
 }
@@ -273,25 +273,6 @@ func (w *Writing) ended(m client.Mapping, verb string, err error) {
 	if w.Written != nil {
 		w.Written(verb, m.Resource, codeOf(verb, err))
 	}
-}
-
-// emit records an event on the owner.
-func (w *Writing) emit(e plan.Event, name string, err error) {
-	if w.owner != nil {
-		w.record(w.owner, e, name, err)
-	}
-}
-
-// record records an event. Recording never blocks and never fails a reconcile (CI-45).
-func (w *Writing) record(about plan.Object, e plan.Event, name string, err error) {
-	if e.Reason == "" || w.Events == nil {
-		return
-	}
-	message := strings.ReplaceAll(e.Message, "{name}", name)
-	if err != nil {
-		message = strings.ReplaceAll(message, "{error}", err.Error())
-	}
-	w.Events.Event(about, e.Type, e.Reason, message)
 }
 
 // ownerLives reads the owner live before the first adoption of a reconcile (RS-14, DEP-8).

@@ -72,8 +72,8 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 		return nil
 	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
 		result.Name, result.UID, err = w.lookUp(m, s, err)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, nameOf(s.Object), err)
+	default:
+		w.emitFailure(s.Events.Failed, nameOf(s.Object), err)
 	}
 	result.Err = err
 	w.result(result)
@@ -257,8 +257,8 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
 	case apierrors.IsInvalid(err) && w.releases(s):
 		err = nil // the owner reference is gone already (RS-21)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, s.New.GetName(), err)
+	default:
+		w.emitFailure(s.Events.Failed, s.New.GetName(), err)
 	}
 	result.Err = err
 	w.result(result)
@@ -323,10 +323,14 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		err = nil
 	case changed:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
-	case !Silent(err) && !PutOff(err):
-		w.emit(s.Events.Failed, o.GetName(), err)
+	default:
+		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
-	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
+	switch {
+	case err != nil, conflict && w.Periodic:
+	case conflict && s.Version: // it may also be a webhook that refuses with that code
+		w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, o) })
+	case !(gone && s.Version):
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
 	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Needless: gone, Err: err})

@@ -30,6 +30,7 @@ type State[M, C any] struct {
 	// Touched only by the worker that has the key.
 	Barrier     freshness.Barrier
 	Progressing bool        // more is about to change by itself, said the last report
+	Waits       int         // reconciles in a row that ended because a cache was late, without a write
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
@@ -39,6 +40,8 @@ type State[M, C any] struct {
 	unverified bool
 	stale      int       // attempts in a row that found the barrier closed
 	failures   int       // in a row
+	failing    time.Time // when the first of them was
+	failed     time.Time // when the last of them was
 	failure    error     // of the last reconcile
 	cooldown   time.Time // the key is not reconciled before
 	report     debounced // a report that waits for a newer one
@@ -62,7 +65,7 @@ func (s *State[M, C]) stopLook() {
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0
+		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0 && s.Waits == 0
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
@@ -255,6 +258,9 @@ func (k *States[M, C]) setReportLocked(s *State[M, C], d debounced) {
 
 func (k *States[M, C]) setFailures(s *State[M, C], failures int) {
 	k.failing += count(failures > 0) - count(s.failures > 0)
+	if s.failures == 0 {
+		s.failing = time.Now()
+	}
 	s.failures = failures
 }
 
@@ -262,19 +268,31 @@ func (k *States[M, C]) setFailures(s *State[M, C], failures int) {
 func (k *States[M, C]) Failed(s *State[M, C], err error) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.failure = err
+	s.failure, s.failed = err, time.Now()
 	k.setFailures(s, s.failures+1)
 	return s.failures
 }
 
+// FailingFor returns how long ago the first of the failures in a row was.
+func (k *States[M, C]) FailingFor(s *State[M, C]) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s.failures == 0 {
+		return 0
+	}
+	return time.Since(s.failing)
+}
+
 // Succeeded notes a reconcile without a failure. If more is about to change by itself, work on the key is in progress. When it wrote
 // nothing, no report waits and nothing is about to change by itself, the work in progress on the key is done, or waits for others. Earlier
-// failures count until no report waits: it may be what has failed, and would otherwise be tried again and again without backoff.
-func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool) {
+// failures count until no report waits: it may be what has failed, and would otherwise be tried again and again without backoff. So it is with
+// a reconcile that has written nothing and only prepares the next one, which is to come after that time: it has found out something that what has
+// failed needs.
+func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.failure = nil
-	if !s.report.waiting() {
+	if !s.report.waiting() && !s.prepares(wrote, next) {
 		k.setFailures(s, 0)
 		s.Barrier.Explained()
 	}
@@ -285,6 +303,14 @@ func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool) {
 		k.groups.Leave(s.group)
 		s.group = nil
 	}
+}
+
+// preparation is how long after what has failed was to be tried again another reconcile may still prepare that.
+const preparation = 10 * time.Second
+
+// prepares reports whether a reconcile may only prepare another try of what has failed.
+func (s *State[M, C]) prepares(wrote bool, next time.Duration) bool {
+	return s.failures > 0 && !wrote && next > 0 && time.Since(s.failed) < queue.Backoff(s.failures, nil)+preparation
 }
 
 // Release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.

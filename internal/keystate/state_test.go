@@ -55,10 +55,10 @@ func TestWorkGroupsShareTheirPriority(t *testing.T) {
 	k.setReport(a, debounced{})
 	is("a has reported", "a", "", inProgress)
 	a.Progressing = true
-	k.Succeeded(a, false)
+	k.Succeeded(a, false, 0)
 	is("a waits for what changes by itself", "a", "", inProgress)
 	a.Progressing = false
-	k.Succeeded(a, false)
+	k.Succeeded(a, false, 0)
 	is("a is done", "a", "", web)
 	is("a is done", "b", "", inProgress)
 	k.Forget(b, false)
@@ -110,8 +110,8 @@ func TestKeyState(t *testing.T) {
 		progressing event = func(_ *bench, s *State[int, change]) { s.Progressing = true }
 		rest        event = func(_ *bench, s *State[int, change]) { s.Progressing = false }
 		fail        event = func(b *bench, s *State[int, change]) { b.Failed(s, errors.New("no")) }
-		wrote       event = func(b *bench, s *State[int, change]) { b.Succeeded(s, true) }
-		unchanged   event = func(b *bench, s *State[int, change]) { b.Succeeded(s, false) }
+		wrote       event = func(b *bench, s *State[int, change]) { b.Succeeded(s, true, 0) }
+		unchanged   event = func(b *bench, s *State[int, change]) { b.Succeeded(s, false, 0) }
 		forget      event = func(b *bench, s *State[int, change]) { b.Observed(s); b.Forget(s, true) }
 		comeBack    event = func(b *bench, s *State[int, change]) { b.Forget(s, false) }
 		release     event = func(b *bench, s *State[int, change]) { b.Release(key, s, 0) }
@@ -399,7 +399,7 @@ func reportStep(b *bench, e *expected, what string) {
 		e.moving = !e.moving
 		e.state.Progressing = e.moving
 	case "wrote", "unchanged":
-		b.Succeeded(e.state, what == "wrote")
+		b.Succeeded(e.state, what == "wrote", 0)
 		if !e.report {
 			e.failures = 0
 		}

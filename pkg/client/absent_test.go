@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -17,6 +18,7 @@ func TestIsAbsent(t *testing.T) {
 		"the object":                            {apierrors.NewNotFound(pods, "a"), true},
 		"a page of a load balancer":             {apierrors.NewGenericServerResponse(404, "get", pods, "a", "404 page not found", 0, true), false},
 		"a server that does not serve the path": {apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), false},
+		"a webhook":                             {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "denied the request"}}, false},
 		"another answer":                        {apierrors.NewConflict(pods, "a", errors.New("x")), false},
 		"no answer":                             {errors.New("x"), false},
 		"no error":                              {nil, false},

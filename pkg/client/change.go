@@ -53,6 +53,18 @@ func MayGet(rights rbac.Rights, resource schema.GroupResource) bool {
 	})
 }
 
+// MayRecordEvents reports whether somebody with these rights may record events of any object, and count those that are repeated.
+func MayRecordEvents(rights rbac.Rights) bool {
+	for _, verb := range []string{"create", "patch"} {
+		if !slices.ContainsFunc(rights.Own, func(r rbac.Rule) bool {
+			return len(r.Names) == 0 && allows(r, schema.GroupResource{Resource: "events"}, "", verb)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
 func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string) bool {
 	return (r.Group == resource.Group || r.Group == "*") &&
 		(r.Resource == resource.Resource || r.Resource == "*" || subresource != "" && r.Resource == "*/"+subresource) &&

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -182,7 +183,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	if err != nil {
 		return err
 	}
-	events, err := own.Kubernetes()
+	events, err := m.eventsOf(entry, own)
 	if err != nil {
 		return err
 	}
@@ -210,6 +211,19 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 		m.accounts = append(m.accounts, entry.Account)
 	}
 	return nil
+}
+
+// eventsOf returns the client with which a controller records events. If its account may not, the root identity does it: a write that is
+// refused for long is told of, whatever the controller is.
+func (m *instance) eventsOf(entry Controller, own *client.Clients) (kubernetes.Interface, error) {
+	if entry.Rights == nil || client.MayRecordEvents(entry.Rights()) {
+		return own.Kubernetes()
+	}
+	root, err := m.root()
+	if err != nil {
+		return nil, err
+	}
+	return root.Kubernetes()
 }
 
 // contextOf is what a controller is built from.

@@ -93,24 +93,24 @@ func Events() []Rule {
 }
 
 // Manager is the root identity: what the process does apart from the controllers that have accounts of their own (RB-6, RB-7).
-// The controllers are given by their accounts. The rules of [Lease] join it.
+// It also records events for controllers whose accounts may not. The controllers are given by their accounts. The rules of [Lease] join it.
 func Manager(controllers map[string]Rights) Identity {
 	accounts := slices.DeleteFunc(slices.Sorted(maps.Keys(controllers)), func(account string) bool { return account == Root })
 	return Identity{
-		Cluster: append(append(caches(controllers), controllers[Root].Own...),
+		Cluster: append(slices.Concat(caches(controllers), controllers[Root].Own, Events()),
 			Rule{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"},
 				For: "authentication of the clients of the manager's server"},
 			Rule{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
 				For: "authorization of the clients of the manager's server"},
 		),
-		Home: append(Events(),
-			Rule{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "the account of a controller, if it does not exist yet"},
-			Rule{Resource: "serviceaccounts", Verbs: []string{"get"}, Names: accounts, For: "whether the account exists"},
-			Rule{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities"},
-			Rule{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home}, For: "whether the namespace exists, before an account is created in it"},
-			Rule{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
+		Home: []Rule{
+			{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "the account of a controller, if it does not exist yet"},
+			{Resource: "serviceaccounts", Verbs: []string{"get"}, Names: accounts, For: "whether the account exists"},
+			{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities"},
+			{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home}, For: "whether the namespace exists, before an account is created in it"},
+			{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
 				For: "the certificate authorities that the manager's server trusts"},
-		),
+		},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -88,6 +90,80 @@ func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if n := refused.Load(); n < 10 || n > 25 {
 			t.Errorf("%d tries in five minutes", n)
+		}
+	})
+}
+
+// A refusal that lasts is told of, also where no step has an event for it, and where the server only asks for patience.
+func TestLastingRefusalsAreTold(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		refuse func(x clienttest.Write) error
+		want   string
+	}{
+		{"of a report", func(x clienttest.Write) error {
+			if x.Options.Subresource == plan.Status {
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		}, "Warning FailedUpdate Cannot update the status of ReplicaSet a, tries again: "},
+		{"that asks for patience", func(x clienttest.Write) error {
+			if x.Verb == "create" && x.Kind == "Pod" {
+				return apierrors.NewTooManyRequests("a webhook is busy", 1)
+			}
+			return nil
+		}, "Warning FailedCreate Cannot create Pod a-*, tries again: a webhook is busy"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				told := func() (n int) {
+					for len(w.events.Events) > 0 {
+						if strings.HasPrefix(<-w.events.Events, c.want) {
+							n++
+						}
+					}
+					return n
+				}
+				w.start()
+				w.BeforeWrite(c.refuse)
+				w.put("a", 1)
+				time.Sleep(tellAfter - time.Second)
+				if n := told(); n != 0 {
+					t.Errorf("told %d times at once", n)
+				}
+				time.Sleep(5 * time.Minute)
+				if n := told(); n == 0 || n > 15 {
+					t.Errorf("told %d times in five minutes", n)
+				}
+			})
+		})
+	}
+}
+
+// What can be told of a key does not wait until what is refused is tried again.
+func TestReportsDoNotWaitForWhatIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.debounce = time.Second
+		w.start()
+		var refused atomic.Int32
+		w.BeforeWrite(func(x clienttest.Write) error {
+			if x.Verb == "create" && x.Kind == "Pod" && x.Key.Name != "other" {
+				refused.Add(1)
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("a", 3)
+		time.Sleep(5 * time.Minute)
+		w.putPods("a", "other")
+		before := refused.Load()
+		time.Sleep(5 * time.Second)
+		set, err := w.get("a")
+		if err != nil || set.Status.Replicas != 1 {
+			t.Errorf("%+v, %v", set.Status, err)
+		}
+		if n := refused.Load() - before; n > 3 {
+			t.Errorf("%d more tries", n)
 		}
 	})
 }

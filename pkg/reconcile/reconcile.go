@@ -35,7 +35,14 @@ type run[S, D, M any] struct {
 	taken  bool          // see [executor.Writing.Taken]
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
+	report time.Duration // until a report is written that waits for a newer one; zero if none does
+	// carriedOut says that something was written, so that the next reconcile begins with something else.
+	carriedOut bool
+	tell       func() // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
 }
+
+// tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has none that does.
+const tellAfter = 15 * time.Second
 
 // vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of something has led to that
 // before. An object that is deleted while a watch is interrupted is in no list, and no event tells of it; nor does one that was an orphan in
@@ -127,7 +134,10 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
-	defer func() { r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut() }()
+	defer func() {
+		r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut()
+		r.tell = func() { writing.TellFailure(did, reported) }
+	}()
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
@@ -146,7 +156,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 		r.record.Why = rep.Why
 	}
 	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
-		r.next = plan.Sooner(r.next, wait)
+		r.next, r.report = plan.Sooner(r.next, wait), wait
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Report.Quiet > 0
@@ -164,6 +174,9 @@ func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 // wrote counts the writes, and marks the key as unverified if one was not answered.
 func (r *run[S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
+	for _, result := range did.Results {
+		r.carriedOut = r.carriedOut || result.Err == nil && !result.Needless
+	}
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
 			r.keys.Unanswered(r.state)
@@ -192,17 +205,23 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	rec := &r.record
 	switch {
 	case err == nil:
-		if rec.Waiting == "" { // to wait is no success
-			r.keys.Succeeded(r.state, rec.Wrote > 0)
-		}
 		r.lookAgain()
+		if rec.Waiting == "" { // to wait is no success
+			r.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
+			r.state.Waits = 0
+			r.next = plan.Sooner(r.next, r.state.Barrier.Expires())
+		}
 		r.next = plan.Sooner(r.next, r.left)
 		if r.next > 0 {
 			r.enqueueAfter(r.key, r.next)
 		}
 	case executor.Silent(err):
 		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
-		r.next = time.Second
+		if r.carriedOut || !errors.Is(err, plan.ErrStale) {
+			r.state.Waits = 0
+		}
+		r.next = plan.Doubling(time.Second, queue.MaxBackoff, r.state.Waits)
+		r.state.Waits++
 		r.enqueueAfter(r.key, r.next)
 		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())
 	default:
@@ -235,12 +254,16 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
 	rec.Error, rec.Retries = err.Error(), r.keys.Failed(r.state, err)
+	if r.tell != nil && r.keys.FailingFor(r.state) >= tellAfter {
+		r.tell()
+	}
 	r.next = min(r.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
 	if undone := executor.UndoneFor(err); undone > 0 {
 		r.next = undone
 	} else if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
+	r.next = plan.Sooner(r.next, r.report) // what can be told does not wait for what is refused
 	r.enqueueAfter(r.key, r.next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", r.next.String(), "err", err.Error())

@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/faults"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -48,6 +49,10 @@ func (p *process) start() {
 		p.ended = make(chan struct{})
 	}
 	client := &apiserver.Client{Server: w.server, Name: name, Network: w.to(link), Served: w.record.served}
+	if w.refusing != nil {
+		link.State = faults.New(time.Minute + aftermath) // until what was refused last is tried again
+		client.Refuse = func(ctx context.Context, write apiserver.Write) error { return w.refusing.meets(ctx, link, write) }
+	}
 	go func() {
 		err := p.run(ctx, client)
 		cancel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,14 +41,17 @@ func PlayScenario(t *testing.T, scenario suite.Scenario, s script.Script, regist
 	return o
 }
 
-// play is the whole life of a world in which a scenario is played.
-func (w *world) play(t *testing.T, scenario suite.Scenario) Outcome {
+// play is the whole life of a world in which a scenario is played, by one user, and by others at the same time in namespaces of their own.
+func (w *world) play(t *testing.T, scenario suite.Scenario, neighbours ...string) Outcome {
 	began := time.Now()
-	w.furnish()
+	w.furnish(neighbours...)
 	defer w.animate(t.Context())()
-	user, prepared := w.player(t), true
+	users, prepared := []*suite.User{w.player(t)}, true
+	for _, namespace := range neighbours {
+		users = append(users, w.neighbour(t, namespace))
+	}
 	if scenario.Prepare != nil {
-		prepared = w.perform(user, scenario.Prepare)
+		prepared = w.together(scenario.Prepare, users...)
 	}
 	var last time.Duration
 	started := time.Now()
@@ -56,23 +60,30 @@ func (w *world) play(t *testing.T, scenario suite.Scenario) Outcome {
 		last = w.schedule()
 	})
 	if prepared {
-		w.perform(user, scenario.Play)
+		w.together(scenario.Play, users...)
+	}
+	if w.refusing != nil {
+		time.Sleep(time.Until(w.refusing.until()))
 	}
 	time.Sleep(time.Until(started.Add(last + time.Second)))
 	w.at(w.heal)
 	rested := w.rest()
+	if w.refusing != nil && time.Now().Before(w.refusing.until()) { // it has begun when the player was done
+		time.Sleep(time.Until(w.refusing.until()))
+		rested = w.rest()
+	}
 	w.finish()
 	return w.outcome(began, rested)
 }
 
 // furnish makes what there is in a cluster before anybody works in it.
-func (w *world) furnish() {
+func (w *world) furnish(neighbours ...string) {
 	w.addNodes()
-	for _, o := range []apiserver.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: playground}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}},
-		suite.TokenTracking(0),
-	} {
+	var objects []apiserver.Object
+	for _, name := range append([]string{playground, metav1.NamespacePublic}, neighbours...) {
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, o := range append(objects, suite.TokenTracking(0)) {
 		if _, err := w.server.Do(apiserver.Write{By: "server", Verb: apiserver.Create, Object: o}); err != nil {
 			w.note("furnish the cluster: %v", err)
 		}
@@ -88,29 +99,50 @@ func (w *world) at(do func()) {
 
 // player returns a user who plays scenarios.
 func (w *world) player(t testing.TB) *suite.User {
-	tb := &player{TB: t, world: w}
+	tb := &player{TB: t, world: w, name: "Play"}
+	if w.refusing != nil {
+		tb.held = w.refusing.patience
+	}
+	return w.user(tb, playground)
+}
+
+// neighbour returns a user who plays scenarios in another namespace, where nothing is refused.
+func (w *world) neighbour(t testing.TB, namespace string) *suite.User {
+	return w.user(&player{TB: t, world: w, name: "Neighbour"}, namespace)
+}
+
+func (w *world) user(tb *player, namespace string) *suite.User {
 	return &suite.User{
-		TB: tb, Wait: tb.wait, Client: w.client(suite.By), As: w.client, Namespace: playground,
+		TB: tb, Wait: tb.wait, Client: w.client(suite.By), As: w.client, Namespace: namespace,
 		Machines: newMachines(w.server, w.cluster, w.at),
 	}
 }
 
 // perform lets the user play a part, in a goroutine of its own, and reports whether it came to its end.
 func (w *world) perform(user *suite.User, part func(*suite.User)) (ended bool) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		part(user)
-		ended = true
-	}()
-	<-done
-	return ended
+	return w.together(part, user)
+}
+
+// together lets users play a part, each in a goroutine of its own, and reports whether all came to its end.
+func (w *world) together(part func(*suite.User), users ...*suite.User) bool {
+	var all sync.WaitGroup
+	var ended atomic.Int32
+	for _, user := range users {
+		all.Go(func() {
+			part(user)
+			ended.Add(1)
+		})
+	}
+	all.Wait()
+	return int(ended.Load()) == len(users)
 }
 
 // player is the test of a user in a simulation: what fails is a violation, and ends the user's goroutine, not the test.
 type player struct {
 	testing.TB
 	world *world
+	name  string           // with which violations begin
+	held  func() time.Time // until when what the player waits for may be refused; nil if nothing is
 	mu    sync.Mutex
 	fails bool
 }
@@ -121,7 +153,7 @@ func (p *player) Errorf(format string, args ...any) {
 	p.mu.Lock()
 	p.fails = true
 	p.mu.Unlock()
-	p.world.record.violation("Play "+format, args...)
+	p.world.record.violation(p.name+" "+format, args...)
 }
 
 func (p *player) Error(args ...any) { p.Errorf("%s", fmt.Sprintln(args...)) }
@@ -161,7 +193,7 @@ func (p *player) wait(what string, timeout time.Duration, check func() error) {
 		switch {
 		case err == nil:
 			return
-		case time.Now().After(deadline):
+		case time.Now().After(deadline) && (p.held == nil || time.Since(p.held()) > timeout):
 			p.Fatalf("waited %v in vain until %s: %v", timeout, what, err)
 		}
 	}

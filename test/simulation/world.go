@@ -43,6 +43,8 @@ type world struct {
 	only      map[string]bool                           // the controllers that run; nil if all do
 	way       func(apiserver.Network) apiserver.Network // to the server, beyond the links of processes and users; it may be nil
 
+	refusing *refusing // what the server refuses; nil for nothing
+
 	clientsMu sync.Mutex
 	clients   map[string]kubernetes.Interface // by who uses them
 
@@ -68,6 +70,7 @@ type Outcome struct {
 	Writes     []string      // verbs and resources of what managers have sent, in order, without events and leases
 	Deaths     int           // of managers that another one came after
 
+	told   bool // see world.tells
 	end    []oracle.Object
 	record *record
 }

@@ -26,6 +26,7 @@ func steps() []step {
 		{"writes", 0, makes("bench-writes", "all quick scenarios of the benchmark")},
 		{"fixed", 0, fixed},
 		{"deaths", 0, deaths},
+		{"refusals", 0, refusals},
 		{"outages", 0, outages},
 		{"control", 0, control},
 		{"upgrade", 0, makes("upgrade", "managers of two releases take turns")},
@@ -173,6 +174,12 @@ func deaths(n *night, log *os.File, _ time.Duration) outcome {
 		}
 		return count, out, err
 	})
+}
+
+// refusals has each kind of writes be refused in all ways, and once in each other scenario, in virtual time.
+func refusals(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c", n.simulate+" -v -timeout=4h -run '^TestRefusalOfEveryWrite$' -refusals=all"))
+	return counted(passed(out, "TestRefusalOfEveryWrite/"), "refusals of writes", err)
 }
 
 // each calls do with 0 to count-1, all at the same time.

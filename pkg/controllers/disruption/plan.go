@@ -56,10 +56,14 @@ func needsScale(spec *policyv1.PodDisruptionBudgetSpec) bool {
 func expected(s snapshot) (pods, healthy int64, err error) {
 	spec := &s.Budget.Spec
 	if needsScale(spec) {
-		if s.Scale.Error != "" {
+		switch {
+		case s.Scale.Error == "":
+			pods = min(s.Scale.Replicas, math.MaxInt32)
+		case allowsNone(spec): // whatever the scale is
+			return int64(s.Counts.Pods), int64(s.Counts.Pods), nil
+		default:
 			return 0, 0, fmt.Errorf("%s", s.Scale.Error)
 		}
-		pods = min(s.Scale.Replicas, math.MaxInt32)
 	}
 	switch {
 	case spec.MaxUnavailable != nil:
@@ -72,6 +76,15 @@ func expected(s snapshot) (pods, healthy int64, err error) {
 	}
 	least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), true)
 	return pods, int64(least), err
+}
+
+// allowsNone reports whether a budget allows no disruption, however many pods there should be.
+func allowsNone(spec *policyv1.PodDisruptionBudgetSpec) bool {
+	if spec.MaxUnavailable == nil {
+		return false
+	}
+	most, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, math.MaxInt32, true)
+	return err == nil && most == 0
 }
 
 // failure says why the status cannot be calculated; empty if it can.

@@ -54,7 +54,11 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 		p = write(s, after, nil)
 		why = "no disruptions are allowed, as the status could not be written: " + s.WriteError
 	}
-	p.Why, p.Requeue = why, plan.Sooner(d.Next, s.Scale.Stale)
+	again := s.Scale.Stale
+	if s.Scale.Error != "" { // it makes no difference to what is allowed
+		again = lastRetry
+	}
+	p.Why, p.Requeue = why, plan.Sooner(d.Next, again)
 	if !urgent(s.Budget, after) {
 		p.Report = plan.Progress(int64(s.Counts.Pods))
 	}

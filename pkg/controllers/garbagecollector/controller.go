@@ -37,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		brake: c.Brake,
 	}
 	r.executor = executor.New(executor.Config{
-		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
+		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method, Events: c.Access.Events,
 		Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
 	c.RegisterMetrics(r.syncErrors)

@@ -427,10 +427,15 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 		if did = writing.Apply(d.Steps); writing.LeftOut() > 0 && did.Err == nil {
 			did.Err = errUndone
 		}
+		if i := (item{node: n}); did.Err != nil && max(r.remove.failuresOf(i), r.orphan.failuresOf(i)) >= lasting {
+			writing.TellFailure(did)
+		}
 	}
 	r.tell(o, d, did, time.Since(began))
 	if client.IsAbsent(did.Err) {
-		return r.readItem(ctx, n)
+		if gone, err := r.lookAt(ctx, n); gone || err != nil {
+			return err
+		}
 	}
 	return did.Err
 }

@@ -276,7 +276,7 @@ func shareOf(value, n int64) int64 {
 
 // ofSum fills in the replicas that one value for the whole target asks for, and returns what the status shows.
 func (s snapshot) ofSum(p *proposal, average bool, target, value int64) (shown autoscalingv2.MetricValueStatus) {
-	t, n := s.Target, float64(s.Target.Observed)
+	t := s.Target
 	switch {
 	case target <= 0:
 		p.Err = errors.New(errZeroTarget)
@@ -284,8 +284,9 @@ func (s snapshot) ofSum(p *proposal, average bool, target, value int64) (shown a
 		p.Replicas = ceil(float64(value) / float64(target))
 		shown.AverageValue = quantity(0, "")
 	case average:
-		p.Replicas = t.Observed
-		if !s.tolerance().within(float64(value) / (float64(target) * n)) {
+		// By what the target is meant to have: a rollout has more for a while, and what it has is no reason to scale.
+		p.Replicas = t.Replicas
+		if !s.tolerance().within(float64(value) / (float64(target) * float64(t.Replicas))) {
 			p.Replicas = ceil(float64(value) / float64(target))
 		}
 		shown.AverageValue = quantity(shareOf(value, int64(t.Observed)), "")

@@ -114,7 +114,10 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 		{"MEND-10 HPA-37 more than there can be", at(4, 0, by(measuring(external("queue", valued("1m"), nil)), between(1, 7)), of(1<<62)), 7, "4611686018427387904m"},
 		{"HPA-38 an average for each replica", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(90_000)), 8, "22500m"},
 		{"HPA-38 within the tolerance", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(44_000)), 4, "11"},
-		{"HPA-38 by the replicas that there were", at(4, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(44_000), func(s *snapshot) { s.Target.Observed = 3 }), 5, "14667m"},
+		{"HPA-38 the replicas count that are wanted, and not those that there are", at(4, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(44_000), observed(3)), 4, "14667m"},
+		{"HPA-38 a rollout has one more", at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(100_000), observed(11)), 10, "9091m"},
+		{"HPA-38 a rollout has many more", at(10, 0, wide, by(measuring(ofObject("Service", "web", averaging("10")))), of(105_000), observed(13)), 10, "8077m"},
+		{"HPA-38 more are needed in a rollout", at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(130_000), observed(13)), 13, "10"},
 		{"HPA-38 of more than there can be", at(1, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(math.MaxInt64)), 4, "9223372036854775807m"},
 		{"HPA-38 with a target that is as large", at(4, 0, wide, by(measuring(external("queue", averaging("10P"), nil))), of(1000)), 1, "250m"},
 		{"HPA-39 an object follows the type of its target", at(4, 0, by(measuring(ofObject("Service", "web", averaging("10")))), of(90_000)), 8, "22500m"},
@@ -134,6 +137,9 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 		})
 	}
 }
+
+// observed is a target whose status tells of so many replicas.
+func observed(n int32) edit { return func(s *snapshot) { s.Target.Observed = n } }
 
 func shownIn(s autoscalingv2.HorizontalPodAutoscalerStatus) string {
 	m := s.CurrentMetrics[0]

@@ -140,6 +140,19 @@ func TestMoreLoadNeverAsksForFewer(t *testing.T) {
 	})
 }
 
+// HPA-38: how many pods a rollout has at a moment is no reason to scale.
+func TestSizeOfARolloutIsNoReason(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		s.Target.Observed = rapid.Int32Range(1, 12).Draw(t, "before")
+		before := decide(now, s)
+		s.Target.Observed = rapid.Int32Range(1, 12).Draw(t, "meanwhile")
+		if meanwhile := decide(now, s); meanwhile.Desired != before.Desired {
+			t.Fatalf("%d, and %d of %d pods", before.Desired, meanwhile.Desired, s.Target.Observed)
+		}
+	})
+}
+
 func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)

@@ -25,6 +25,7 @@ type memory struct {
 	Data       []byte                  // of this template: to encode it is expensive
 	Revision   string                  // that it has
 	Complained map[types.UID]bool      // claims whose conflict was told
+	Refused    []int                   // ordinals of parallel pods of which something was refused, the latest refusal last
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -63,6 +64,9 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	}
 	s.Known = known(set, s.Data, before)
 	s.Complained = before.Complained
+	if before.UID == set.UID {
+		s.Refused = before.Refused
+	}
 	s.Taken = k.taken(set, s.Data)
 	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	k.lookUp(s)
@@ -108,13 +112,16 @@ func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.
 	}
 }
 
-// remember is what was seen, and the revision that the template turned out to have.
-func remember(_ time.Time, _ snapshot, d decision, seen *memory, _, _ plan.Outcome) (*memory, bool) {
+// remember is what was seen, the revision that the template turned out to have, and what was refused.
+func remember(now time.Time, s snapshot, d decision, seen *memory, did, _ plan.Outcome) (*memory, bool) {
 	if d.invalid != nil {
 		return seen, true
 	}
 	after := *seen
 	after.Revision = d.update.Name
+	if !ordered(s.Set) {
+		after.Refused = resume(now, s, d).refusals(did)
+	}
 	return &after, true
 }
 

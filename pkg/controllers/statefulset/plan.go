@@ -36,6 +36,8 @@ type snapshot struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Complained has the claims of which was already said that another owner controls them.
 	Complained map[types.UID]bool
+	// Refused are the ordinals of parallel pods of which the server has refused something, the latest refusal last.
+	Refused []int
 
 	MaxUnavailable   bool // the field of that name has an effect (STS-58)
 	ByBytes          bool // templates are only compared by their encodings (STS-34)

@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -195,7 +197,7 @@ func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 // missing until those are gone that are too many (MEND-3), and a webhook to delete these.
 func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	r.removeSurplus()
-	var slots [][]plan.Step
+	slots := map[int][]plan.Step{}
 	created := 0
 	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
 		more, there := r.planOrdinal(ordinal)
@@ -203,10 +205,10 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 			created++
 		}
 		if len(more) > 0 {
-			slots = append(slots, more)
+			slots[ordinal] = more
 		}
 	}
-	return inBatches(slots), created < burst
+	return inBatches(r.refusedLast(slots)), created < burst
 }
 
 // removeSurplus deletes all pods that are too many.
@@ -224,6 +226,52 @@ func (r *rollout) removeSurplus() {
 	if steps := r.remove("they are too many", doomed...); len(steps) > 0 {
 		r.independent = append(r.independent, steps)
 	}
+}
+
+// refusedLast orders what is to be done by ordinal. What the server has refused comes last, the latest refusal at the very end: a batch with a
+// failure is the last one, and one ordinal that is refused keeps no other one waiting.
+func (r *rollout) refusedLast(slots map[int][]plan.Step) (sequences [][]plan.Step) {
+	refused := map[int]bool{}
+	for _, ordinal := range r.Refused {
+		refused[ordinal] = true
+	}
+	for _, ordinal := range slices.Sorted(maps.Keys(slots)) {
+		if !refused[ordinal] {
+			sequences = append(sequences, slots[ordinal])
+		}
+	}
+	for _, ordinal := range r.Refused {
+		if slots[ordinal] != nil {
+			sequences = append(sequences, slots[ordinal])
+		}
+	}
+	return sequences
+}
+
+// refusals returns the ordinals of which something has been refused, the latest refusal last: those that were known and that are missing still,
+// and what the last plan has met.
+func (r *rollout) refusals(did plan.Outcome) []int {
+	known := slices.Clone(r.Refused)
+	var latest []int
+	for _, result := range did.Results {
+		switch result.Object.(type) {
+		case *corev1.Pod, *corev1.PersistentVolumeClaim:
+		default:
+			continue
+		}
+		_, ordinal, ok := splitName(result.Object.GetName())
+		if !ok || ordinal < start(r.Set) || ordinal >= end(r.Set) {
+			continue
+		}
+		known = slices.DeleteFunc(known, func(other int) bool { return other == ordinal })
+		if result.Err != nil && !slices.Contains(latest, ordinal) {
+			latest = append(latest, ordinal)
+		}
+	}
+	known = slices.DeleteFunc(known, func(ordinal int) bool {
+		return r.replicas[ordinal] != nil || ordinal < start(r.Set) || ordinal >= end(r.Set) || slices.Contains(latest, ordinal)
+	})
+	return append(known, latest...)
 }
 
 // inBatches does 1, 2, 4, ... sequences at a time. A batch with a failure is the last one (STS-52).

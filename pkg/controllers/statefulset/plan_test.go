@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,12 +140,53 @@ func TestParallel(t *testing.T) {
 			want: []string{"delete web-4 web-3 web-2 | create web-1"},
 		},
 		{
+			name: "STS-52 what was refused comes last", set: web(4, parallel), edit: func(s *snapshot) { s.Refused = []int{0} },
+			want: []string{"create web-1", "create web-2 | create web-3", "create web-0"},
+		},
+		{
+			name: "STS-52 in the order in which it was refused", set: web(4, parallel), edit: func(s *snapshot) { s.Refused = []int{2, 0, 7} },
+			want: []string{"create web-1", "create web-3 | create web-2", "create web-0"},
+		},
+		{
 			name: "STS-55 the update is one at a time", set: web(3, parallel, image("v2")),
 			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1")},
 			more: []plan.Object{revision("v2", 2, three)}, want: []string{"delete web-2"},
 		},
 	} {
 		c.run(t)
+	}
+}
+
+// STS-52: what the server has refused is remembered until it is there or no longer wanted.
+func TestSTS52Refusals(t *testing.T) {
+	four := web(4, parallel, claims("data"))
+	no := errors.New("no")
+	created := func(o plan.Object, err error) plan.Result {
+		return plan.Result{Verb: plan.Created, Object: o, Err: err}
+	}
+	for _, c := range []struct {
+		name   string
+		before []int
+		did    []plan.Result
+		want   []int
+	}{
+		{"nothing was refused", nil, []plan.Result{created(claim("data-web-0"), nil), created(pod(four, 0, "v1"), nil)}, nil},
+		{"a claim", nil, []plan.Result{created(claim("data-web-0"), no)}, []int{0}},
+		{"a pod, whose claim was created", nil, []plan.Result{created(claim("data-web-2"), nil), created(pod(four, 2, "v1"), no)}, []int{2}},
+		{"once more", []int{0, 2}, []plan.Result{created(claim("data-web-0"), no)}, []int{2, 0}},
+		{"no more", []int{0, 2}, []plan.Result{created(claim("data-web-0"), nil)}, []int{2}},
+		{"one that is there, and one that is not wanted any more", []int{3, 9, 1}, nil, []int{1}},
+		{"something else", nil, []plan.Result{created(revision("v2", 2, four), no)}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := see(four, revision("v1", 1, four), pod(four, 3, "v1"))
+			s.Refused = c.before
+			d, _ := planSet(plantest.Epoch, s)
+			got, _ := remember(plantest.Epoch, s, d, &memory{}, plan.Outcome{Results: c.did}, plan.Outcome{})
+			if !slices.Equal(got.Refused, c.want) {
+				t.Errorf("%v, want %v", got.Refused, c.want)
+			}
+		})
 	}
 }
 

@@ -49,7 +49,12 @@ type Client struct {
 	Name    string                                // as in Write.By
 	Network Network                               // nil for one that does nothing
 	Served  func(by string, r Request, err error) // told of each answer, if it is not nil
+	// Refuse, if it is not nil, is asked about each write before it is carried out. Its error is the answer, as that of [Network.Send] is.
+	Refuse func(context.Context, Write) error
 }
+
+// barred is the error of a write that was refused by [Client.Refuse].
+type barred struct{ error }
 
 // RoundTrip implements http.RoundTripper.
 func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -84,6 +89,9 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		return c.Server.metrics(req)
 	}
 	code, o, err := c.serve(r, req, body)
+	if refused, ok := err.(barred); ok {
+		return c.fail(req, refused.error)
+	}
 	if c.Served != nil {
 		c.Served(c.Name, r.Request, err)
 	}

@@ -39,6 +39,11 @@ func (c *Client) serve(r request, req *http.Request, body []byte) (code int, o r
 	if err != nil {
 		return 0, nil, err
 	}
+	if c.Refuse != nil {
+		if err := c.Refuse(req.Context(), w); err != nil {
+			return 0, nil, barred{err}
+		}
+	}
 	if w.Verb == DeleteCollection {
 		o, err = c.deleteCollection(r, w)
 		return http.StatusOK, o, err

@@ -1,0 +1,82 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// emit records an event on the owner.
+func (w *Writing) emit(e plan.Event, name string, err error) {
+	if w.owner != nil {
+		w.record(w.owner, e, name, err)
+	}
+}
+
+// record records an event. Recording never blocks and never fails a reconcile (CI-45).
+func (w *Writing) record(about plan.Object, e plan.Event, name string, err error) {
+	if e.Reason == "" || w.Events == nil {
+		return
+	}
+	message := strings.ReplaceAll(e.Message, "{name}", name)
+	if err != nil {
+		message = strings.ReplaceAll(message, "{error}", err.Error())
+	}
+	w.Events.Event(about, e.Type, e.Reason, message)
+}
+
+// emitFailure records the event of a step about a write that has failed. Of a write that the server puts off it says nothing: see TellFailure.
+func (w *Writing) emitFailure(e plan.Event, name string, err error) {
+	if Silent(err) || PutOff(err) || e.Reason == "" || w.owner == nil {
+		return
+	}
+	w.mu.Lock()
+	w.told = true
+	w.mu.Unlock()
+	w.emit(e, name, err)
+}
+
+// failureReasons are those of events that tell of failures.
+var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate", plan.Deleted: "FailedDelete"}
+
+// TellFailure records an event about the first of these writes that has failed, unless the event of a step has told of one: a refusal that lasts
+// is no secret, whatever the controller is. It is on the owner, or else on the object that could not be written.
+func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
+	w.mu.Lock()
+	told := w.told
+	w.mu.Unlock()
+	if told {
+		return
+	}
+	for _, did := range outcomes {
+		for _, r := range did.Results {
+			if r.Err != nil && !Silent(r.Err) {
+				w.tellOf(r)
+				return
+			}
+		}
+	}
+}
+
+func (w *Writing) tellOf(r plan.Result) {
+	about := w.owner
+	if about == nil {
+		about = r.Object
+	}
+	what := nameOf(r.Object)
+	if about.GetName() == "" && about.GetGenerateName() == "" { // all objects of a kind in a namespace
+		about, what = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Object.GetNamespace()}}, "all"
+	}
+	if m, err := w.Mapper.MappingFor(w.ctx, r.Object); err == nil {
+		what = m.Kind + " " + what
+	}
+	if r.Subresource != "" {
+		what = "the " + r.Subresource + " of " + what
+	}
+	message := fmt.Sprintf("Cannot %s %s, tries again: {error}", strings.ReplaceAll(string(r.Verb), string(plan.Changed), "update"), what)
+	w.record(about, plan.Event{Type: corev1.EventTypeWarning, Reason: failureReasons[r.Verb], Message: message}, "", r.Err)
+}
