@@ -163,7 +163,9 @@ func underPolicy(t *testing.T, scenario suite.Scenario, p *policy) {
 	time.Sleep(2 * time.Minute)
 	w.rest()
 	// The rule of ClusterRoles judges who owns which fields, and takes the stamps for those of the manager.
-	runs := func(controller string) bool { return w.runs(controller) && controller != "clusterrole-aggregation-controller" }
+	runs := func(controller string) bool {
+		return w.runs(controller) && controller != "clusterrole-aggregation-controller"
+	}
 	if wrong, _ := suite.Unsettled(source{w.server}, runs); undoes && len(wrong) > 0 {
 		t.Errorf("when the webhook is gone:\n%s", strings.Join(wrong, "\n"))
 	}
