@@ -206,12 +206,12 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	switch {
 	case err == nil:
 		r.lookAgain()
+		r.next = plan.Sooner(r.next, r.left)
 		if rec.Waiting == "" { // to wait is no success
 			r.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
 			r.state.Waits = 0
 			r.next = plan.Sooner(r.next, r.state.Barrier.Expires())
 		}
-		r.next = plan.Sooner(r.next, r.left)
 		if r.next > 0 {
 			r.enqueueAfter(r.key, r.next)
 		}
