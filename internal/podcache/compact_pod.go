@@ -43,8 +43,11 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 	}
 	p.Spec.NodeName, p.Spec.Hostname, p.Spec.Volumes = "", "", nil
 	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = "", nil, nil
-	parts.spec, parts.status = same(parts.spec, &p.Spec), same(parts.status, &p.Status)
-	c.spec, c.status = parts.spec, parts.status
+	c.spec, c.status = same(parts.spec.Value(), &p.Spec), same(parts.status.Value(), &p.Status)
+	parts.spec, parts.status = weak.Make(c.spec), weak.Make(c.status)
+	if parts.about.Value() == &p.ObjectMeta { // which goes
+		parts.about = weak.Make(&c.ObjectMeta)
+	}
 	return c
 }
 

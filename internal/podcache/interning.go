@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"weak"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +33,11 @@ func (i *interner) transform(o any) (any, error) {
 		i.internPod(o)
 	case *appsv1.Deployment:
 		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
-		i.internTemplate(o.UID, &o.Spec.Template)
+		i.internTemplate(o.UID, &o.Spec.Template, true)
 	case *appsv1.ReplicaSet:
 		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
-			i.internTemplate(owner.UID, &o.Spec.Template)
+			i.internTemplate(owner.UID, &o.Spec.Template, false)
 		}
 	}
 	return projected, err
@@ -54,8 +55,8 @@ type interner struct {
 	project   cache.TransformFunc
 	mu        sync.Mutex
 	strings   recent[string, string]
-	pods      recent[types.UID, *podParts]       // by the UID of the pods' controller
-	templates recent[types.UID, *corev1.PodSpec] // by the UID of the Deployment: the last template seen
+	pods      recent[types.UID, *podParts]                    // by the UID of the pods' controller
+	templates recent[types.UID, weak.Pointer[corev1.PodSpec]] // by the UID of the Deployment
 }
 
 func newInterner(project cache.TransformFunc) *interner {
@@ -63,16 +64,16 @@ func newInterner(project cache.TransformFunc) *interner {
 		project:   project,
 		strings:   recent[string, string]{limit: mostStrings},
 		pods:      recent[types.UID, *podParts]{limit: mostControllers},
-		templates: recent[types.UID, *corev1.PodSpec]{limit: mostControllers},
+		templates: recent[types.UID, weak.Pointer[corev1.PodSpec]]{limit: mostControllers},
 	}
 }
 
-// podParts are the parts of the last pod of a controller. The next one shares those that are equal.
+// podParts are the parts of the last pod of a controller. The next one shares those that are equal. They are large if somebody likes, so they
+// are remembered for as long as the caches have them.
 type podParts struct {
-	labels map[string]string
-	owners []metav1.OwnerReference
-	spec   *corev1.PodSpec // as in compactPod
-	status *corev1.PodStatus
+	about  weak.Pointer[metav1.ObjectMeta]
+	spec   weak.Pointer[corev1.PodSpec] // as in compactPod
+	status weak.Pointer[corev1.PodStatus]
 }
 
 // internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns the parts of the
@@ -99,13 +100,23 @@ func (i *interner) internPod(p *corev1.Pod) *podParts {
 		last = &podParts{}
 		i.pods.put(owner.UID, last)
 	}
-	if len(p.Labels) > 0 && maps.Equal(last.labels, p.Labels) {
-		p.Labels = last.labels
+	about, all := last.about.Value(), true
+	if about == nil {
+		about = &metav1.ObjectMeta{}
 	}
-	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(last.owners, p.OwnerReferences) {
-		p.OwnerReferences = last.owners
+	if len(p.Labels) > 0 && maps.Equal(about.Labels, p.Labels) {
+		p.Labels = about.Labels
+	} else {
+		all = len(p.Labels)+len(about.Labels) == 0
 	}
-	last.labels, last.owners = p.Labels, p.OwnerReferences
+	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(about.OwnerReferences, p.OwnerReferences) {
+		p.OwnerReferences = about.OwnerReferences
+	} else {
+		all = false
+	}
+	if !all { // otherwise the older pod goes on being the one
+		last.about = weak.Make(&p.ObjectMeta)
+	}
 	return last
 }
 
@@ -133,11 +144,14 @@ func (i *interner) intern(t string) string {
 
 // internTemplate lets a template share its equal parts with the last template of the same Deployment. Of a container that
 // differs, it shares the fields that are equal. Lists of containers are copied before they are changed, because they may be
-// shared already.
-func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec) {
-	model, ok := i.templates.get(owner)
-	i.templates.put(owner, &t.Spec)
-	if !ok {
+// shared already. What is remembered is the template of the Deployment, or of a ReplicaSet while there is none: those go.
+func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec, own bool) {
+	last, _ := i.templates.get(owner)
+	model := last.Value()
+	if own || model == nil {
+		i.templates.put(owner, weak.Make(&t.Spec))
+	}
+	if model == nil {
 		shareWithin(&t.Spec)
 		return
 	}

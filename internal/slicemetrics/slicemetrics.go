@@ -158,29 +158,19 @@ func note(names map[string]*discoveryv1.Endpoint, s *discoveryv1.EndpointSlice, 
 // figuresOf sums up the slices of a key, those of all families (EPS-78).
 func figuresOf(all []pair, most int) (f figures) {
 	type list struct {
-		of *discoveryv1.EndpointSlice
-		n  int
+		family discoveryv1.AddressType
+		ports  string
 	}
-	var lists []list
+	lists := map[list]int{}
 	for _, p := range all {
-		o := p.after
-		if o == nil {
-			continue
-		}
-		f[0] += len(o.Endpoints)
-		f[1]++
-		known := false
-		for i := range lists {
-			if lists[i].of.AddressType == o.AddressType && endpoints.SamePorts(lists[i].of.Ports, o.Ports) {
-				lists[i].n, known = lists[i].n+len(o.Endpoints), true
-			}
-		}
-		if !known {
-			lists = append(lists, list{o, len(o.Endpoints)})
+		if o := p.after; o != nil {
+			f[0] += len(o.Endpoints)
+			f[1]++
+			lists[list{o.AddressType, endpoints.PortsText(o.Ports)}] += len(o.Endpoints)
 		}
 	}
-	for _, l := range lists {
-		f[2] += max(1, (l.n+most-1)/max(1, most))
+	for _, n := range lists {
+		f[2] += max(1, (n+most-1)/max(1, most))
 	}
 	return f
 }

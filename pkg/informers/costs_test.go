@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -98,5 +99,25 @@ func TestIndexesAreLeftForOthers(t *testing.T) {
 	}
 	if after := len(pods.Informer().GetIndexer().GetIndexers()); after != before+1 || before > 20 {
 		t.Errorf("%d indexes, and %d before another namespace needed one", after, before)
+	}
+}
+
+// An orphan costs no more because of the selectors of those who do not adopt it, however large these are.
+func TestSelectorsOfOwnersCostLittle(t *testing.T) {
+	var all []*appsv1.ReplicaSet
+	for i := range 100 {
+		all = append(all, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i)}, Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: manyLabels(i)}}})
+	}
+	all = append(all, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.ReplicaSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}})
+	owners := Owners[*appsv1.ReplicaSet]{Kind: "ReplicaSet", In: func(string) []*appsv1.ReplicaSet { return all },
+		Selector: func(s *appsv1.ReplicaSet) *metav1.LabelSelector { return s.Spec.Selector }}
+	if took := costs.CPU(func() {
+		if keys := owners.Enqueues(nil, labeledPod("shop", "p", map[string]string{"app": "web"})); len(keys) != 1 {
+			t.Errorf("enqueued %v", keys)
+		}
+	}); took > 20*time.Millisecond {
+		t.Errorf("took %s", took)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -61,6 +62,9 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 		return nil
 	}
 	for _, owner := range o.In(orphan.GetNamespace()) {
+		if selectors.Rejects(o.Selector(owner), orphan.GetLabels()) {
+			continue
+		}
 		selector, err := metav1.LabelSelectorAsSelector(o.Selector(owner))
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
 			keys = append(keys, plan.KeyOf(owner))

@@ -73,21 +73,65 @@ func Hostname(service *corev1.Service, p *corev1.Pod) string {
 	return p.Spec.Hostname
 }
 
-// PortNumber returns the number that a service's port has in a pod, 0 if the pod does not have it (EP-17, EPS-32).
-func PortNumber(sp *corev1.ServicePort, p *corev1.Pod) int32 {
+// Numbers finds the numbers that ports of a service have in a pod.
+type Numbers struct {
+	pod    *corev1.Pod
+	byName map[namedPort]int32 // nil where few are asked for
+}
+
+type namedPort struct {
+	name     string
+	protocol corev1.Protocol
+}
+
+// fewPorts are so few that it costs less to go through the ports of a pod for each.
+const fewPorts = 8
+
+// NumbersOf returns those of a pod that is to be asked for so many ports.
+func NumbersOf(p *corev1.Pod, asked int) Numbers {
+	n := Numbers{pod: p}
+	if asked > fewPorts {
+		n.byName = map[namedPort]int32{}
+		note(n.byName, p.Spec.Containers)
+		note(n.byName, sidecars(p))
+	}
+	return n
+}
+
+// note notes the first port of each name, unless one that is there has a number.
+func note(numbers map[namedPort]int32, containers []corev1.Container) {
+	seen := map[namedPort]bool{}
+	for i := range containers {
+		for _, cp := range containers[i].Ports {
+			if of := (namedPort{cp.Name, Protocol(cp.Protocol)}); !seen[of] && numbers[of] == 0 {
+				seen[of], numbers[of] = true, cp.ContainerPort
+			}
+		}
+	}
+}
+
+// Of returns the number that a service's port has in the pod, 0 if the pod does not have it (EP-17, EPS-32).
+func (n *Numbers) Of(sp *corev1.ServicePort) int32 {
 	if sp.TargetPort.Type == intstr.Int {
 		return sp.TargetPort.IntVal
 	}
-	if number := named(sp, p.Spec.Containers); number != 0 {
+	if n.byName != nil {
+		return n.byName[namedPort{sp.TargetPort.StrVal, Protocol(sp.Protocol)}]
+	}
+	if number := named(sp, n.pod.Spec.Containers); number != 0 {
 		return number
 	}
-	var sidecars []corev1.Container
+	return named(sp, sidecars(n.pod))
+}
+
+// sidecars are the init containers that go on running.
+func sidecars(p *corev1.Pod) (all []corev1.Container) {
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = append(sidecars, *c)
+			all = append(all, *c)
 		}
 	}
-	return named(sp, sidecars)
+	return all
 }
 
 func named(sp *corev1.ServicePort, containers []corev1.Container) int32 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,23 @@ func NewSlice(owner metav1.OwnerReference, namespace, service string, family dis
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, GenerateName: prefix, OwnerReferences: []metav1.OwnerReference{owner}},
 		AddressType: family,
 	}
+}
+
+// PortsText is the same for lists of the same ports in any order, and for no others.
+func PortsText(ports []discoveryv1.EndpointPort) string {
+	var text []byte
+	for _, p := range slices.SortedFunc(slices.Values(ports), ComparePorts) {
+		if p.Port != nil {
+			text = strconv.AppendInt(text, int64(*p.Port), 10)
+		}
+		for _, word := range []*string{p.Name, (*string)(p.Protocol), p.AppProtocol} {
+			if text = append(text, ' '); word != nil {
+				text = strconv.AppendQuote(text, *word)
+			}
+		}
+		text = append(text, ',')
+	}
+	return string(text)
 }
 
 // ComparePorts orders ports, with all that they say.

@@ -5,6 +5,7 @@ package endpoints
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,14 +56,98 @@ func Grouped(entries []*Entry) Groups {
 		return nil
 	}
 	same := entries[0].Ports
-	if len(same) > 0 && !slices.ContainsFunc(entries, func(e *Entry) bool { return !slices.Equal(e.Ports, same) }) {
+	if len(same) > 0 && !slices.ContainsFunc(entries, func(e *Entry) bool { return !shared(e.Ports, same) && !slices.Equal(e.Ports, same) }) {
 		return Groups{{Ports: sortedPorts(same), Entries: slices.CompactFunc(slices.Clone(entries), isSame)}}
 	}
 	return groupedByPorts(entries)
 }
 
+// mostPlaces is how many addresses at ports are looked at one by one. Beyond, a port may be in several subsets.
+const mostPlaces = 1 << 18
+
+// list is one of the lists of ports that entries have, with its entries.
+type list struct {
+	ports   []Port
+	entries []*Entry
+	at      []int // of each entry, the position of the first one that equals it
+}
+
+// listed sorts entries by their lists of ports. It reports whether no port is in two lists, and at how many ports there are addresses.
+func listed(sorted []*Entry) (lists []*list, apart bool, places int) {
+	byText, byPort, known := map[string]*list{}, map[Port]*list{}, map[*Port]*list{} // known are those that entries share
+	same := 0
+	apart = true
+	for i, e := range sorted {
+		if CompareEntries(sorted[same], e) != 0 {
+			same = i
+		}
+		places += len(e.Ports)
+		if len(e.Ports) == 0 {
+			continue
+		}
+		l := known[&e.Ports[0]]
+		if l == nil || len(l.ports) != len(e.Ports) {
+			text := portsText(e.Ports)
+			if l = byText[text]; l == nil {
+				l = &list{ports: e.Ports}
+				byText[text], lists = l, append(lists, l)
+				for _, p := range e.Ports {
+					apart = apart && (byPort[p] == nil || byPort[p] == l)
+					byPort[p] = l
+				}
+			}
+			known[&e.Ports[0]] = l
+		}
+		if n := len(l.entries); n == 0 || !isSame(l.entries[n-1], e) { // EP-20
+			l.entries, l.at = append(l.entries, e), append(l.at, same)
+		}
+	}
+	return lists, apart, places
+}
+
+// groupedByLists returns a group for each list of ports, but one for those with the same entries.
+func groupedByLists(lists []*list) (groups Groups) {
+	byEntries := map[string]int{}
+	for _, l := range lists {
+		code := string(encode(l.at))
+		at, known := byEntries[code]
+		if !known {
+			at = len(groups)
+			byEntries[code], groups = at, append(groups, Group{Entries: l.entries})
+		}
+		groups[at].Ports = append(groups[at].Ports, l.ports...)
+	}
+	for i := range groups {
+		groups[i].Ports = sortedPorts(groups[i].Ports)
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return slices.CompareFunc(a.Ports, b.Ports, comparePorts) })
+	return groups
+}
+
+// shared reports whether two lists are the same one.
+func shared(a, b []Port) bool {
+	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
+}
+
+// portsText is the same for the same ports, in any order and number, and for no others.
+func portsText(ports []Port) string {
+	var text []byte
+	for _, p := range sortedPorts(ports) {
+		text = fmt.Appendf(text, "%d %q %q %t %q,", p.Number, p.Name, p.Protocol, p.HasApp, p.App)
+	}
+	return string(text)
+}
+
 // groupedByPorts groups sorted entries that differ in their ports.
-func groupedByPorts(sorted []*Entry) (groups Groups) {
+func groupedByPorts(sorted []*Entry) Groups {
+	if lists, apart, places := listed(sorted); apart || places > mostPlaces {
+		return groupedByLists(lists)
+	}
+	return groupedByEachPort(sorted)
+}
+
+// groupedByEachPort looks at each port of each entry.
+func groupedByEachPort(sorted []*Entry) (groups Groups) {
 	// An entry is known by the position of the first one that equals it.
 	members := map[Port][]int{}
 	same := 0

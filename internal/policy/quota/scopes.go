@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -50,14 +51,16 @@ func NewSelector(spec *corev1.ResourceQuotaSpec) (s Selector, err error) {
 			s.all = append(s.all, requirement{a.ScopeName, a.Operator, a.Values})
 		}
 	}
+	var key strings.Builder
 	for _, r := range s.all {
 		switch r.operator {
 		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist, corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 		default:
 			return Selector{}, fmt.Errorf("scope %s has the unknown operator %q", r.scope, r.operator)
 		}
-		s.key += fmt.Sprintf("%s %s %q;", r.scope, r.operator, slices.Sorted(slices.Values(r.values)))
+		fmt.Fprintf(&key, "%s %s %q;", r.scope, r.operator, slices.Sorted(slices.Values(r.values)))
 	}
+	s.key = key.String()
 	return s, nil
 }
 

@@ -145,3 +145,14 @@ func Claims(p *corev1.Pod) (names []string) {
 
 // EphemeralClaim returns the name of the claim of an ephemeral volume.
 func EphemeralClaim(p *corev1.Pod, v *corev1.Volume) string { return p.Name + "-" + v.Name }
+
+// ClaimOf returns the name of the claim that a volume of a pod stands for; false if for none.
+func ClaimOf(p *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName, true
+	case v.Ephemeral != nil:
+		return EphemeralClaim(p, v), true
+	}
+	return "", false
+}

@@ -37,6 +37,7 @@ type caches struct {
 	disableTimeout bool
 	proved         atomic.Bool // the cache shows what leaders before this one have written
 	strays         strays
+	inline         inlines
 	census         census
 	absences       absences
 	reserved       reservations
@@ -139,27 +140,29 @@ func (k *caches) volumesOf(p *corev1.Pod) []volume {
 // resolved is the same, and reports whether all claims of the pod are bound, so that these are all that it may use.
 func (k *caches) resolved(p *corev1.Pod) (all []volume, ok bool) {
 	ok = true
+	inline := k.inline.of(p)
 	for i := range p.Spec.Volumes {
-		v, known := volume{}, true
-		switch of := &p.Spec.Volumes[i]; {
-		case of.PersistentVolumeClaim != nil:
-			v, known = k.volumeOf(p.Namespace, of.PersistentVolumeClaim.ClaimName)
-		case of.Ephemeral != nil:
-			name := podutil.EphemeralClaim(p, of)
-			known = false
-			if c := k.claims.Get(p.Namespace, name); c != nil && metav1.IsControlledBy(c, p) {
-				v, known = k.volumeOf(p.Namespace, name)
-			}
-		default:
-			if v = ofPodVolume(&of.VolumeSource, p.Namespace); !k.attachable(v) {
-				v = volume{}
-			}
+		v, known := inline.all[i], true
+		if name, ok := podutil.ClaimOf(p, &p.Spec.Volumes[i]); ok {
+			v, known = k.claimed(p, &p.Spec.Volumes[i], name)
+		} else if !k.attachable(v) {
+			v = volume{}
 		}
 		if ok = ok && known; v.Name != "" {
 			all = append(all, v)
 		}
 	}
 	return all, ok
+}
+
+// claimed returns the volume of a claim that a volume of a pod names, in the terms of volumeOf.
+func (k *caches) claimed(p *corev1.Pod, of *corev1.Volume, name string) (v volume, ok bool) {
+	if of.PersistentVolumeClaim == nil {
+		if c := k.claims.Get(p.Namespace, name); c == nil || !metav1.IsControlledBy(c, p) {
+			return volume{}, false
+		}
+	}
+	return k.volumeOf(p.Namespace, name)
 }
 
 // unclear names a pod on a node that needs its volumes, of which one is not known, as its claim is not bound any more; empty if there is none. A
@@ -255,8 +258,11 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 			continue
 		}
 		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
-			for _, one := range k.volumesOf(p) {
-				if one.PV == pv.Name {
+			for i := range p.Spec.Volumes {
+				if claim, ok := podutil.ClaimOf(p, &p.Spec.Volumes[i]); !ok || claim != ref.Name {
+					continue
+				}
+				if one, ok := k.claimed(p, &p.Spec.Volumes[i], ref.Name); ok && one.PV == pv.Name {
 					use(one, p)
 				}
 			}
@@ -265,10 +271,8 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 	inline := k.podsWith.By(named + name)
 	slices.SortFunc(inline, older) // of several definitions, the first one counts
 	for _, p := range inline {
-		for _, one := range k.volumesOf(p) {
-			if one.PV == "" && one.Name == name {
-				use(one, p)
-			}
+		if one, there := k.inline.of(p).byName[name]; there && k.attachable(one) {
+			use(one, p)
 		}
 	}
 	return v, by

@@ -36,6 +36,9 @@ func moved(before, after plan.Object) []*corev1.Pod {
 }
 
 func (k *caches) volumesByPod(before, after plan.Object) (keys []plan.Key) {
+	if after == nil {
+		defer k.inline.forget(before.GetUID())
+	}
 	for _, p := range moved(before, after) {
 		keys = k.appendVolumes(keys, p)
 	}

@@ -121,10 +121,10 @@ func portsFor(service *corev1.Service, p *corev1.Pod) []endpoints.Port {
 	if len(service.Spec.Ports) == 0 && service.Spec.ClusterIP == corev1.ClusterIPNone {
 		return []endpoints.Port{{}}
 	}
-	ports := make([]endpoints.Port, 0, len(service.Spec.Ports))
+	ports, numbers := make([]endpoints.Port, 0, len(service.Spec.Ports)), endpoints.NumbersOf(p, len(service.Spec.Ports))
 	for i := range service.Spec.Ports {
 		sp := &service.Spec.Ports[i]
-		if number := endpoints.PortNumber(sp, p); number != 0 {
+		if number := numbers.Of(sp); number != 0 {
 			entry := endpoints.Port{Name: sp.Name, Number: number, Protocol: endpoints.Protocol(sp.Protocol)}
 			if sp.AppProtocol != nil {
 				entry.App, entry.HasApp = *sp.AppProtocol, true

@@ -7,8 +7,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 )
 
 // draft is a slice in the making.
@@ -77,7 +75,7 @@ func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*di
 
 // keep keeps of a slice what still belongs there.
 func (p *packing) keep(s *discoveryv1.EndpointSlice) {
-	at := slices.IndexFunc(p.groups, func(g *group) bool { return endpoints.SamePorts(g.ports, s.Ports) })
+	at := p.lookUp(s.Ports)
 	if at < 0 {
 		p.spare = append(p.spare, s)
 		return

@@ -26,12 +26,14 @@ type members struct {
 	all      []member
 	byName   map[string]int32 // index in all
 	ports    [][]discoveryv1.EndpointPort
-	homeless []*corev1.Pod // pods on nodes that do not exist (EPS-31)
+	byPorts  map[string]int // index in ports, by their text
+	last     int            // that was found last: mostly there is only one
+	homeless []*corev1.Pod  // pods on nodes that do not exist (EPS-31)
 }
 
 // membersOf finds the pods that have a place, whatever their addresses are (EPS-27, EPS-31..33).
 func membersOf(s snapshot) *members {
-	m := &members{service: s.Service, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods))}
+	m := &members{service: s.Service, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods)), byPorts: map[string]int{}}
 	byNumber := !slices.ContainsFunc(s.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.Type != intstr.Int })
 	selects := endpoints.Selector(s.Service.Spec.Selector)
 	for _, p := range s.Pods {
@@ -73,7 +75,10 @@ func (m *members) sortPorts() {
 	for i, was := range order {
 		sorted[i], now[was] = m.ports[was], i
 	}
-	m.ports = sorted
+	m.ports, m.last = sorted, 0
+	for text, was := range m.byPorts {
+		m.byPorts[text] = now[was]
+	}
 	for i := range m.all {
 		m.all[i].ports = now[m.all[i].ports]
 	}
@@ -81,10 +86,10 @@ func (m *members) sortPorts() {
 
 // portsOf returns the index of the list of ports that a pod serves (EPS-32).
 func (m *members) portsOf(p *corev1.Pod) int {
-	ports := make([]discoveryv1.EndpointPort, 0, len(m.service.Spec.Ports))
+	ports, numbers := make([]discoveryv1.EndpointPort, 0, len(m.service.Spec.Ports)), endpoints.NumbersOf(p, len(m.service.Spec.Ports))
 	for i := range m.service.Spec.Ports {
 		sp := &m.service.Spec.Ports[i]
-		if number := endpoints.PortNumber(sp, p); number != 0 {
+		if number := numbers.Of(sp); number != 0 {
 			ports = append(ports, endpoints.SlicePort(sp.Name, number, sp.Protocol, sp.AppProtocol))
 		}
 	}
@@ -93,12 +98,26 @@ func (m *members) portsOf(p *corev1.Pod) int {
 
 // indexOf returns the index of a list of ports, which is added if it is new.
 func (m *members) indexOf(ports []discoveryv1.EndpointPort) int {
-	same := func(other []discoveryv1.EndpointPort) bool { return endpoints.SamePorts(other, ports) }
-	if at := slices.IndexFunc(m.ports, same); at >= 0 {
+	if at := m.lookUp(ports); at >= 0 {
 		return at
 	}
+	m.last = len(m.ports)
 	m.ports = append(m.ports, ports)
-	return len(m.ports) - 1
+	m.byPorts[endpoints.PortsText(ports)] = m.last
+	return m.last
+}
+
+// lookUp returns the index of a list of ports; -1 if there is none.
+func (m *members) lookUp(ports []discoveryv1.EndpointPort) int {
+	if m.last < len(m.ports) && endpoints.SamePorts(m.ports[m.last], ports) {
+		return m.last
+	}
+	at, ok := m.byPorts[endpoints.PortsText(ports)]
+	if !ok {
+		return -1
+	}
+	m.last = at
+	return at
 }
 
 // find returns the member that an endpoint of a slice stands for, nil if there is none (EPS-34).

@@ -181,10 +181,10 @@ func endpointOf(a corev1.EndpointAddress, ip string, ready bool) discoveryv1.End
 
 // changesOf decides about the slices of one family (ESM-18).
 func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine []*discoveryv1.EndpointSlice) (c endpoints.SliceChanges) {
-	var free []*discoveryv1.EndpointSlice
+	free, used := map[string][]*discoveryv1.EndpointSlice{}, map[*discoveryv1.EndpointSlice]bool{} // by their ports
 	for _, o := range mine {
-		if o.AddressType == family {
-			free = append(free, o)
+		if text := endpoints.PortsText(o.Ports); o.AddressType == family {
+			free[text] = append(free[text], o)
 		}
 	}
 	reference := *metav1.NewControllerRef(s.Endpoints, corev1.SchemeGroupVersion.WithKind("Endpoints"))
@@ -193,15 +193,15 @@ func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine [
 		if w.family != family {
 			continue
 		}
-		at := slices.IndexFunc(free, func(o *discoveryv1.EndpointSlice) bool { return endpoints.SamePorts(o.Ports, w.ports) })
-		if at < 0 {
+		text := endpoints.PortsText(w.ports)
+		if len(free[text]) == 0 {
 			fresh := endpoints.NewSlice(reference, s.Key.Namespace, s.Key.Name, family)
 			fresh.Labels, fresh.Annotations, fresh.Ports, fresh.Endpoints = labels, annotations, w.ports, w.endpoints
 			c.Create = append(c.Create, fresh)
 			continue
 		}
-		old := free[at]
-		free = slices.Delete(free, at, at+1)
+		old := free[text][0]
+		free[text], used[old] = free[text][1:], true
 		list, changed := merge(old.Endpoints, w.endpoints)
 		if !changed && maps.Equal(old.Labels, labels) && maps.Equal(old.Annotations, annotations) && metav1.IsControlledBy(old, s.Endpoints) {
 			continue
@@ -211,7 +211,11 @@ func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine [
 		after.OwnerReferences = []metav1.OwnerReference{reference}
 		c.Update = append(c.Update, endpoints.SliceUpdate{Old: old, New: after})
 	}
-	c.Delete = free
+	for _, o := range mine {
+		if o.AddressType == family && !used[o] {
+			c.Delete = append(c.Delete, o)
+		}
+	}
 	recycled := len(c.Update)
 	c.Recycle()
 	for _, u := range c.Update[recycled:] {

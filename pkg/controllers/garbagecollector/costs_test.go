@@ -142,3 +142,19 @@ func TestCostsAreLinear(t *testing.T) {
 		})
 	}
 }
+
+// Health checks and metrics answer while the graph is busy.
+func TestHealthNeedsNoGraph(t *testing.T) {
+	run(t, func(b *bench) {
+		sub := b.metadata.Subscribe(b.runner)
+		defer sub.Close()
+		b.health.begin(sub, b.remove, b.orphan)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		answered := make(chan string)
+		go func() { answered <- fmt.Sprint(len(b.Statuses()), b.Unlisted(), len(b.Records())) }()
+		if got := <-answered; got != "2 [] 1" {
+			t.Errorf("answered %s", got)
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -63,7 +64,7 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 		return nil
 	}
 	for _, c := range waiting {
-		if fits(c, class, v) {
+		if rejected := c.Spec.Selector != nil && selectors.Rejects(c.Spec.Selector, v.Labels); !rejected && fits(c, class, v) {
 			all = append(all, c)
 		}
 	}

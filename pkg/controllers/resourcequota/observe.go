@@ -111,7 +111,7 @@ func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, si
 		return false
 	}
 	for name := range q.Spec.Hard {
-		if !slices.Contains(m.Known, name) && slices.Contains(quota.Charged(name, k.gates), of) {
+		if !m.knows(name) && slices.Contains(quota.Charged(name, k.gates), of) {
 			return true
 		}
 	}

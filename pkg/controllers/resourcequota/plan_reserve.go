@@ -41,7 +41,7 @@ type memory struct {
 	Seen uint64
 	Used corev1.ResourceList
 	// Known are the names of which the difference between what is used and what is counted was taken for reserved when they were first
-	// counted.
+	// counted, sorted.
 	Known []corev1.ResourceName
 	// Sources are the numbers of those that have counted the known names.
 	Sources map[corev1.ResourceName]string
@@ -83,22 +83,32 @@ func (m memory) from(sources map[corev1.ResourceName]string) memory {
 	if known == nil {
 		known = map[corev1.ResourceName]string{}
 	}
-	m.Known, m.Reserved, m.Unmatched = slices.Clone(m.Known), slices.Clone(m.Reserved), slices.Clone(m.Unmatched)
+	moved := map[corev1.ResourceName]bool{}
 	for name, now := range sources {
 		before, ok := known[name]
-		if known[name] = now; !ok || before == now {
-			continue
-		}
-		m.Known = slices.DeleteFunc(m.Known, func(other corev1.ResourceName) bool { return other == name })
-		for _, all := range [][]increase{m.Reserved, m.Unmatched} {
-			for i := range all {
-				all[i] = all[i].copy()
-				delete(all[i].Usage, name)
-			}
-		}
+		moved[name] = ok && before != now
+		known[name] = now
 	}
 	m.Sources = known
+	m.Known = slices.DeleteFunc(slices.Clone(m.Known), func(name corev1.ResourceName) bool { return moved[name] })
+	m.Reserved, m.Unmatched = without(m.Reserved, moved), without(m.Unmatched, moved)
 	return m
+}
+
+// without returns copies of increases that lack some names.
+func without(all []increase, names map[corev1.ResourceName]bool) (left []increase) {
+	for _, one := range all {
+		one = one.copy()
+		maps.DeleteFunc(one.Usage, func(name corev1.ResourceName, _ resource.Quantity) bool { return names[name] })
+		left = append(left, one)
+	}
+	return left
+}
+
+// knows reports whether a name was counted before.
+func (m *memory) knows(name corev1.ResourceName) bool {
+	_, known := slices.BinarySearch(m.Known, name)
+	return known
 }
 
 // advance returns what is to be remembered after versions of the quota were seen, the last of which is q, and objects have arrived
@@ -140,7 +150,7 @@ func (m *memory) observeVersion(now time.Time, v version) {
 		added.Version = m.Seen
 	}
 	for name := range added.Usage { // of names that were never counted, all will be taken for reserved at once
-		if !slices.Contains(m.Known, name) {
+		if !m.knows(name) {
 			delete(added.Usage, name)
 		}
 	}
@@ -181,19 +191,21 @@ func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted 
 		}
 		m.Reserved = append(m.Reserved, increase{Version: quota.Version(q), At: now.Add(assumed - reservedFor), Usage: over})
 	}
+	known := m.Known
 	for name := range counted {
-		if !slices.Contains(m.Known, name) {
-			m.Known = append(m.Known, name)
+		if !m.knows(name) {
+			known = append(known, name)
 		}
 	}
-	slices.Sort(m.Known)
+	slices.Sort(known)
+	m.Known = known
 }
 
 // uncounted returns what is used and not counted, of names that are counted for the first time.
 func (m memory) uncounted(q *corev1.ResourceQuota, counted corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for name := range counted {
-		if !slices.Contains(m.Known, name) {
+		if !m.knows(name) {
 			used[name] = q.Status.Used[name]
 		}
 	}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package growth
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+)
+
+const (
+	// most is the CPU time that all controllers may take together over a change of an object of a megabyte.
+	most = 250 * time.Millisecond
+	// little is what is not looked at any further.
+	little = 40 * time.Millisecond
+)
+
+var (
+	only = flag.String("shapes", "", "measure only shapes that match this expression, as in 'Pod .spec'")
+	// What grows with the square of the size shows in a quarter of a megabyte, too, in a quarter of the time.
+	size = flag.Int("bytes", 1<<18, "the size of objects")
+)
+
+// heap is how many bytes may be left when all objects of a kind have gone: what is measured is not exact.
+const heap = 6 << 20
+
+// costly are what may take longer, and why.
+var costly = map[string]string{
+	"Deployment .spec.selector": "the selector is parsed in each reconcile, and is part of a ReplicaSet that is created",
+	"DaemonSet .spec.template":  "the template is part of a revision that is created",
+}
+
+// Of each kind that is cached, each list and map that is kept may grow: what an object costs grows with it, and not faster.
+func TestWhatAnObjectCosts(t *testing.T) {
+	var failed []failure
+	// The garbage collector reads owners live, one by one: what its graph costs is measured in its own package.
+	inWorld(t, manager.Options{Controllers: registry(t, "garbage-collector-controller")}, func(w *world) {
+		kept, err := w.manager.Projection()
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[schema.GroupVersionKind][]apiserver.Object{}
+		for _, o := range ordinary("grown") {
+			kinds, _, err := scheme.Scheme.ObjectKinds(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of[kinds[0]] = append(of[kinds[0]], o)
+		}
+		masks := kept.Masks()
+		for _, kind := range slices.SortedFunc(maps.Keys(masks), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) }) {
+			if strings.HasSuffix(kind.Kind, "List") {
+				continue
+			}
+			if len(of[kind]) == 0 {
+				t.Errorf("ordinary has no %s", kind.Kind)
+			}
+			for _, o := range of[kind] {
+				failed = append(failed, w.growAll(kind.Kind, o, masks[kind].Mask)...)
+			}
+		}
+	})
+	for _, f := range failed[:min(3, len(failed))] {
+		t.Logf("%s costs: %v", f.name, blame(t, f))
+	}
+}
+
+// failure is a shape that costs too much.
+type failure struct {
+	name   string
+	object apiserver.Object
+	shape  shape
+}
+
+// growAll grows each list and map of an object that is kept.
+func (w *world) growAll(kind string, o apiserver.Object, mask *projection.Mask) (failed []failure) {
+	chosen, looked, dropped := regexp.MustCompile(*only), 0, 0
+	left := costs.Heap(func() {
+		for _, s := range shapesOf(o) {
+			grown, _, _ := s.grow(w.T, o, *size/16)
+			encoded, err := grown.(interface{ Marshal() ([]byte, error) }).Marshal()
+			if err != nil {
+				w.Fatal(err)
+			}
+			if len(mask.Apply(encoded)) < *size/256 {
+				dropped++
+				continue
+			}
+			looked++
+			if name := kind + " " + s.String(); chosen.MatchString(name) && !w.growOne(name, o, s) {
+				failed = append(failed, failure{name, o, s})
+			}
+		}
+	})
+	if left > heap { // somebody may still wait for something
+		left += costs.Heap(func() {
+			time.Sleep(15 * time.Minute)
+			w.tidy()
+		})
+	}
+	w.Logf("%s: %d shapes, %d are not kept, %d KB are left", kind, looked, dropped, left>>10)
+	if left > heap {
+		w.Errorf("%s: %d KB are left, and in the API server: %v", kind, left>>10, w.stored())
+	}
+	return failed
+}
+
+// growOne measures one shape, and reports whether it costs what it may. What takes too long is measured again, as the machine has other things
+// to do.
+func (w *world) growOne(name string, o apiserver.Object, s shape) bool {
+	large := w.life(o, s, *size)
+	if large.max() <= little {
+		return true
+	}
+	bound := most
+	for prefix := range costly {
+		if strings.HasPrefix(name, prefix) {
+			bound *= 3
+		}
+	}
+	small := w.life(o, s, *size/4)
+	for range 2 {
+		if large.within(small, bound) {
+			break
+		}
+		small, large = small.better(w.life(o, s, *size/4)), large.better(w.life(o, s, *size))
+	}
+	if !large.within(small, bound) {
+		w.Errorf("%s: %d elements cost %v, a quarter of them %v", name, large.n, large.steps, small.steps)
+		return false
+	}
+	w.Logf("%s: %d elements: %v, a quarter of them: %v", name, large.n, large.steps, small.steps)
+	return true
+}
+
+// life is what came of the life of an object: what it cost that it came, that one element changed, and that it went.
+type life struct {
+	n     int
+	steps [3]time.Duration
+}
+
+func (l life) max() time.Duration { return slices.Max(l.steps[:]) }
+
+// within reports whether the costs are bounded, beside those of an object of a quarter of the size.
+func (l life) within(small life, bound time.Duration) bool {
+	for i, took := range l.steps {
+		if took > bound || took > 8*max(small.steps[i], 0)+little {
+			return false
+		}
+	}
+	return true
+}
+
+// better returns the least of each.
+func (l life) better(other life) life {
+	for i := range l.steps {
+		l.steps[i] = min(l.steps[i], other.steps[i])
+	}
+	return l
+}
+
+func (w *world) life(o apiserver.Object, s shape, bytes int) (l life) {
+	grown, changed, n := s.grow(w.T, o, bytes)
+	resource := w.server.ResourceOfObject(o)
+	w.server.Remove(resource, o.GetNamespace(), o.GetName())
+	w.tidy()
+	l.n = n
+	for i, change := range []func(){
+		func() { w.server.Put(grown) },
+		func() { w.server.Put(changed) },
+		func() { w.server.Remove(resource, o.GetNamespace(), o.GetName()) },
+	} {
+		l.steps[i] = w.cost(change)
+	}
+	w.orphaned(changed.GetUID())
+	w.tidy()
+	return l
+}
+
+// blame tells which controllers take how long over a shape, each alone.
+func blame(t *testing.T, f failure) (guilty []string) {
+	t.Helper()
+	for _, c := range registry(t) {
+		inWorld(t, manager.Options{Controllers: []manager.Controller{c}}, func(w *world) {
+			if l := w.life(f.object, f.shape, *size); l.max() > little {
+				guilty = append(guilty, fmt.Sprintf("%s %v", c.Name, l.steps))
+			}
+		})
+	}
+	return guilty
+}
