@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,14 +95,13 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 // delete deletes just what was listed, and reports whether it did: it does not if somebody has changed, replaced or deleted it
 // since, which is no error.
 func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err error) {
-	barrier := &freshness.Barrier{} // waits for what was deleted, and for nothing else
-	did := c.executor.Begin(ctx, nil, barrier).Apply([]plan.Step{
+	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply([]plan.Step{
 		plan.Delete{Objects: []plan.Object{o}, Version: true, Unowned: true},
 	})
 	if did.Err != nil {
 		return false, fmt.Errorf("namespace %s: %w", o.GetNamespace(), did.Err)
 	}
-	return !barrier.Empty(), nil
+	return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return !r.Needless }), nil
 }
 
 // sleep reports whether ctx has lasted so long.
