@@ -64,7 +64,7 @@ func lacksRight(path, message string) bool {
 		parts = append(parts, "")
 	}
 	resource := schema.GroupResource{Group: strings.TrimPrefix(group, "."), Resource: parts[0]}
-	begins := apierrors.NewForbidden(resource, parts[1], errors.New("User ")).ErrStatus.Message
+	begins := apierrors.NewForbidden(resource, parts[1], errors.New("")).ErrStatus.Message + "User "
 	rest, ok := strings.CutPrefix(message, begins)
 	return ok && lacks.MatchString(rest)
 }

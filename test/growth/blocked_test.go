@@ -4,7 +4,6 @@ package growth
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -144,7 +143,7 @@ func (w *world) answers() {
 		r := httptest.NewRecorder()
 		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
 		if r.Code != http.StatusOK {
-			w.Error(fmt.Sprintf("%s: %d: %.500s", path, r.Code, r.Body))
+			w.Errorf("%s: %d: %.500s", path, r.Code, r.Body)
 		}
 	}
 }

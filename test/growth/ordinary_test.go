@@ -23,6 +23,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
+
 const namespace = "shop"
 
 var labels = map[string]string{"app": "web"}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
+
 // variants are what elements of a list may be like that are more than a few texts.
 var variants = map[reflect.Type][]func(i int) any{
 	of[metav1.OwnerReference](): {

@@ -15,6 +15,8 @@ import (
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 )
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
+
 // subsetOf returns a subset of addresses and ports that begin with these numbers.
 func subsetOf(addresses, ports, n int) (s corev1.EndpointSubset) {
 	for i := range n {
