@@ -64,7 +64,7 @@ func (b *bench) besideWork(ctx context.Context, t turn, s *session, name string,
 			go func() { ended <- work(working, a) }()
 			took, err := ns.askFor(ctx, s, asks)
 			if len(ended) > 0 {
-				err = errors.Join(err, errors.New("A has ended too soon"), <-ended)
+				err = errors.Join(err, errors.New("the work of tenant A has ended too soon"), <-ended)
 			} else {
 				stop()
 				<-ended
