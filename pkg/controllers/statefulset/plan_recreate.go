@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,7 +20,7 @@ func rolls(set *appsv1.StatefulSet) bool {
 }
 
 // earlier are the pods that have to be gone before another one is made: members of other revisions, also those that are too many. There are none
-// unless the set recreates its pods.
+// unless the set recreates its pods. They are sorted by ordinal.
 func (r *rollout) earlier() (all []*corev1.Pod) {
 	if !recreates(r.Set) {
 		return nil
@@ -28,6 +30,7 @@ func (r *rollout) earlier() (all []*corev1.Pod) {
 			all = append(all, p)
 		}
 	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return ordinalOf(a) - ordinalOf(b) })
 	return all
 }
 
