@@ -191,10 +191,14 @@ func (h *hostileTenant) put(resource string, o metav1.Object) error {
 	}
 	path := []string{"api", "v1", "namespaces", h.ns, resource}
 	client := h.Client.CoreV1().RESTClient()
-	if err = client.Post().AbsPath(path...).Body(text).Do(h.ctx).Error(); apierrors.IsAlreadyExists(err) {
-		err = client.Put().AbsPath(append(path, o.GetName())...).Body(text).Do(h.ctx).Error()
+	for { // the garbage collector may delete what was there
+		if err = client.Post().AbsPath(path...).Body(text).Do(h.ctx).Error(); apierrors.IsAlreadyExists(err) {
+			err = client.Put().AbsPath(slices.Concat(path, []string{o.GetName()})...).Body(text).Do(h.ctx).Error()
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
-	return err
 }
 
 // expressions are those of a budget with 8000 of them, which is changed every few seconds.

@@ -492,13 +492,13 @@ var attachDetachMutants = []Mutant{
 			set managers 2
 			at 1s   disk data
 			at 0s   fault m1 down for=3s
-			at 20s  fault m1 freeze volumeattachments for=60s
+			at 20s  fault m1 freeze volumeattachments for=120s
 			at 25s  use a disk=data node=node-0
 			at 40s  use a do=force
 			at 40s  attacher do=stop
 			at 41s  fault m0 crash writes=0 after=false back=60s
 			at 42s  use b disk=data node=node-1
-			at 150s attacher do=start`,
+			at 200s attacher do=start`,
 		Oracle: "S30",
 	},
 	{
@@ -563,7 +563,7 @@ var attachDetachMutants = []Mutant{
 	{
 		Name:   "the volume of a claim that is bound late is not attached",
 		Edits:  []Edit{{attachFolder + "observe_enqueue.go", "was.Spec.VolumeName == is.Spec.VolumeName && was.Status.Phase == is.Status.Phase {", "was.Spec.VolumeName == is.Spec.VolumeName {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 20s  disk data bound=false\n\t\t\tat 40s  pvc data do=bind",
+		Script: withoutElection + "\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 60s  disk data bound=false\n\t\t\tat 80s  pvc data do=bind",
 		Oracle: SettledOracle,
 	},
 }
