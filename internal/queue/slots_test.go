@@ -63,6 +63,11 @@ func TestSlotsOfANamespaceThatHangs(t *testing.T) {
 		s := NewSlots(most)
 		var mu sync.Mutex
 		served := map[string]int{}
+		of := func(namespace string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return served[namespace]
+		}
 		var all sync.WaitGroup
 		request := func(namespace string, n int, takes time.Duration) {
 			for range n {
@@ -80,18 +85,18 @@ func TestSlotsOfANamespaceThatHangs(t *testing.T) {
 			synctest.Wait()
 		}
 		request("hangs", 3*most, hangs)
-		if served["hangs"] != most {
-			t.Errorf("%d requests have a slot of %d, while nobody else wants one", served["hangs"], most)
+		if of("hangs") != most {
+			t.Errorf("%d requests have a slot of %d, while nobody else wants one", of("hangs"), most)
 		}
 		request("works", 20, time.Second)
 		time.Sleep(10 * time.Second)
-		if synctest.Wait(); served["works"] != 20 || served["hangs"] != most {
-			t.Errorf("after 10s: %v", served)
+		if synctest.Wait(); of("works") != 20 || of("hangs") != most {
+			t.Errorf("after 10s: %d work, %d hang", of("works"), of("hangs"))
 		}
 		request("other", 10, hangs)
 		time.Sleep(hangs)
-		if synctest.Wait(); s.Used() != most || served["hangs"] > most+most/2 {
-			t.Errorf("when two hang: %v, %d are used", served, s.Used())
+		if synctest.Wait(); s.Used() != most || of("hangs") > most+most/2 {
+			t.Errorf("when two hang: %d hang, %d are used", of("hangs"), s.Used())
 		}
 		all.Wait()
 		if s.Used() != 0 {

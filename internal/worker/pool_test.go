@@ -73,6 +73,11 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 				most[namespace] = max(most[namespace], now[namespace])
 				most["all"] = max(most["all"], now["hangs"]+now["works"])
 			}
+			of := func(counts map[string]int, namespace string) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return counts[namespace]
+			}
 			p := NewPool(queue.New("test", queue.NamespaceOf), func(_ context.Context, key plan.Key) {
 				note(key.Namespace, 1)
 				defer note(key.Namespace, -1)
@@ -92,18 +97,18 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 			all.Go(func() { p.Run(ctx, c.workers) })
 			synctest.Wait()
 			add("hangs", 100)
-			if now["hangs"] != c.alone {
-				t.Errorf("%d workers: %d keys are processed while nobody else waits", c.workers, now["hangs"])
+			if of(now, "hangs") != c.alone {
+				t.Errorf("%d workers: %d keys are processed while nobody else waits", c.workers, of(now, "hangs"))
 			}
 			time.Sleep(hangs / 2)
 			add("works", 10*c.others)
 			time.Sleep(10*quick + time.Millisecond)
-			if synctest.Wait(); done["works"] != 10*c.others || most["works"] != c.others {
-				t.Errorf("%d workers: after 10s, %d keys of the other one are done, %d at a time", c.workers, done["works"], most["works"])
+			if synctest.Wait(); of(done, "works") != 10*c.others || of(most, "works") != c.others {
+				t.Errorf("%d workers: after 10s, %d keys of the other one are done, %d at a time", c.workers, of(done, "works"), of(most, "works"))
 			}
 			time.Sleep(10 * hangs)
-			if synctest.Wait(); now["hangs"] != min(c.alone, 100-done["hangs"]) || most["all"] > c.workers+c.workers/2 {
-				t.Errorf("%d workers: %d are busy, there were %d", c.workers, now["hangs"], most["all"])
+			if synctest.Wait(); of(now, "hangs") != min(c.alone, 100-of(done, "hangs")) || of(most, "all") > c.workers+c.workers/2 {
+				t.Errorf("%d workers: %d are busy, there were %d", c.workers, of(now, "hangs"), of(most, "all"))
 			}
 			cancel()
 			all.Wait()
