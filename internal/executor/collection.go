@@ -108,7 +108,7 @@ func (d *deletions) delete(namespace string, o *metav1.PartialObjectMetadata) (g
 	err = d.send(namespace, func(ctx context.Context) error { return d.Client.Delete(ctx, d.kind, plan.KeyOf(o), options) })
 	d.ended(d.kind, "delete", err)
 	switch {
-	case err == nil, Unsupported(err), apierrors.IsConflict(err): // another object has the name: the next list shows it
+	case err == nil, Unsupported(err), isConflict(err): // another object has the name: the next list shows it
 		d.refusals = 0
 		return true, nil
 	case !refused(err):

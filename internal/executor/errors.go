@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,15 +36,11 @@ func FromServer(err error) bool {
 // what was to be written. An admission webhook may answer so, too: that is a refusal, which people want to read.
 func PutOff(err error) bool {
 	_, later := apierrors.SuggestsClientDelay(err)
-	return later && apierrors.IsTooManyRequests(err) && !fromWebhook(err)
+	return later && apierrors.IsTooManyRequests(err) && !client.DeniedByWebhook(err)
 }
 
-// fromWebhook reports whether an admission webhook has refused the request. The server has it tell the code, the reason and the causes, and begins the
-// message itself.
-func fromWebhook(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, `admission webhook "`)
-}
+// isConflict reports whether the object is not as the request says. A webhook that answers with that code says nothing of it.
+func isConflict(err error) bool { return apierrors.IsConflict(err) && !client.DeniedByWebhook(err) }
 
 // Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.
 func Silent(err error) bool {
@@ -54,7 +49,7 @@ func Silent(err error) bool {
 
 // namespaceEnds reports whether a creation was refused because its namespace is being deleted, or is gone.
 func namespaceEnds(err error) bool {
-	if fromWebhook(err) {
+	if client.DeniedByWebhook(err) {
 		return false
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

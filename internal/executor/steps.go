@@ -70,7 +70,7 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
 		w.stop()
 		return nil
-	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
+	case apierrors.IsAlreadyExists(err) && !client.DeniedByWebhook(err) && s.Object.GetName() != "":
 		result.Name, result.UID, err = w.lookUp(m, s, err)
 	default:
 		w.emitFailure(s.Events.Failed, nameOf(s.Object), err)
@@ -246,16 +246,16 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 			w.await(func(b *freshness.Barrier) { b.WaitForRemoval(m.GroupVersionKind, s.Old) })
 		}
 		w.emit(s.Events.Done, s.New.GetName(), nil)
-	case s.Touch && (apierrors.IsConflict(err) || client.IsAbsent(err)):
+	case s.Touch && (isConflict(err) || client.IsAbsent(err)):
 		result.Needless, err = true, nil // who has changed it meanwhile has written it
-	case apierrors.IsConflict(err) && s.Apply == nil, client.IsAbsent(err) && w.owner == nil:
+	case isConflict(err) && s.Apply == nil, client.IsAbsent(err) && w.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 		if !w.Periodic {
 			w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, s.Old) })
 		}
 	case client.IsAbsent(err) && w.owner != nil && s.Old.GetUID() != w.owner.GetUID():
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
-	case apierrors.IsInvalid(err) && w.releases(s):
+	case apierrors.IsInvalid(err) && !client.DeniedByWebhook(err) && w.releases(s):
 		err = nil // the owner reference is gone already (RS-21)
 	default:
 		w.emitFailure(s.Events.Failed, s.New.GetName(), err)
@@ -312,7 +312,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	}
 	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.sendDeletion(ctx, m, s, o, options) })
 	w.ended(m, "delete", err)
-	conflict := apierrors.IsConflict(err)
+	conflict := isConflict(err)
 	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look
 	gone := conflict && !changed || client.IsAbsent(err)
 	switch {
@@ -326,11 +326,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	default:
 		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
-	switch {
-	case err != nil, conflict && w.Periodic:
-	case conflict && s.Version: // it may also be a webhook that refuses with that code
-		w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, o) })
-	case !(gone && s.Version):
+	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
 	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Needless: gone, Err: err})

@@ -17,8 +17,7 @@ import (
 type Barrier struct {
 	versions map[schema.GroupVersionKind]string
 	changes  []change
-	refused  int       // times in a row that the server has refused a write for a reason that the caches don't show
-	last     time.Time // of these
+	refused  int // times in a row that the server has refused a write for a reason that the caches don't show
 }
 
 // change is something about an object that the caches must come to show: that it is gone or, with a version or a selector,
@@ -88,31 +87,8 @@ func (b *Barrier) DropAbsences() bool {
 	return len(b.changes) < before
 }
 
-// preparation is how long after an unexplained refusal has been waited for the next one counts as following it.
-const preparation = 10 * time.Second
-
-// Explained forgets how often the server has refused a write without a reason that the caches show, unless one is waited for, or the next try may
-// only be under way: it may have to find out something before.
-func (b *Barrier) Explained() {
-	if b.Expires() == 0 && time.Since(b.last) > b.patience()+preparation {
-		b.refused = 0
-	}
-}
-
-// patience is how long the reason of the last refusal is waited for.
-func (b *Barrier) patience() time.Duration {
-	return plan.Doubling(conflictWait, queue.MaxBackoff, b.refused-1)
-}
-
-// Expires returns how long to wait until something is not waited for any more; zero if nothing has an end. No event tells of that.
-func (b *Barrier) Expires() (in time.Duration) {
-	for _, c := range b.changes {
-		if !c.until.IsZero() {
-			in = plan.Sooner(in, max(time.Until(c.until), 0)+time.Millisecond)
-		}
-	}
-	return in
-}
+// Explained forgets how often the server has refused a write without a reason that the caches show.
+func (b *Barrier) Explained() { b.refused = 0 }
 
 // Empty reports whether the barrier has nothing to wait for and nothing to remember.
 func (b *Barrier) Empty() bool {
@@ -156,8 +132,8 @@ func (b *Barrier) Check(caches Caches) (s State) {
 
 // refusal notes that the server has refused a write, and returns until when the reason is waited for.
 func (b *Barrier) refusal() time.Time {
-	b.refused, b.last = b.refused+1, time.Now()
-	return b.last.Add(b.patience())
+	b.refused++
+	return time.Now().Add(plan.Doubling(conflictWait, queue.MaxBackoff, b.refused-1))
 }
 
 func (c change) shown(caches Caches) bool {

@@ -30,7 +30,6 @@ type State[M, C any] struct {
 	// Touched only by the worker that has the key.
 	Barrier     freshness.Barrier
 	Progressing bool        // more is about to change by itself, said the last report
-	Waits       int         // reconciles in a row that ended because a cache was late, without a write
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
@@ -65,7 +64,7 @@ func (s *State[M, C]) stopLook() {
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0 && s.Waits == 0
+		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there

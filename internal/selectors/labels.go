@@ -19,9 +19,9 @@ type LabelIndexes struct {
 	// From is how many objects a namespace has for which an index is added. Fewer are looked at one by one.
 	From int
 
-	mu sync.Mutex
-	by map[string]int // how many each namespace has brought
-	n  int
+	mu    sync.Mutex
+	added map[string]bool // by name
+	by    map[string]int  // how many each namespace has brought
 }
 
 // mostOfOne bounds the indexes that the lookups in one namespace add, so that they leave some for others.
@@ -38,8 +38,8 @@ func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) erro
 		return found, nil
 	}
 	found, err := indexer.ByIndex(cache.NamespaceIndex, namespace)
-	if len(found) >= x.From && x.grant(namespace) {
-		_ = add(cache.Indexers{name: indexByLabels(keys)}) // or another worker was faster
+	if len(found) >= x.From && x.grant(namespace, name) {
+		_ = add(cache.Indexers{name: indexByLabels(keys)}) // it fails for a cache that has one of that name
 	}
 	return slices.DeleteFunc(found, func(o any) bool {
 		object, ok := o.(metav1.Object)
@@ -47,17 +47,17 @@ func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) erro
 	}), err
 }
 
-// grant reports whether the lookups in a namespace may add one more index.
-func (x *LabelIndexes) grant(namespace string) bool {
+// grant reports whether a lookup in a namespace is to add an index: no other one is about to, and there may be one more.
+func (x *LabelIndexes) grant(namespace, name string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.n >= x.Most || x.by[namespace] >= mostOfOne {
+	if x.added[name] || len(x.added) >= x.Most || x.by[namespace] >= mostOfOne {
 		return false
 	}
 	if x.by == nil {
-		x.by = map[string]int{}
+		x.added, x.by = map[string]bool{}, map[string]int{}
 	}
-	x.n++
+	x.added[name] = true
 	x.by[namespace]++
 	return true
 }

@@ -18,10 +18,13 @@ func TestIsAbsent(t *testing.T) {
 		"the object":                            {apierrors.NewNotFound(pods, "a"), true},
 		"a page of a load balancer":             {apierrors.NewGenericServerResponse(404, "get", pods, "a", "404 page not found", 0, true), false},
 		"a server that does not serve the path": {apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), false},
-		"a webhook":                             {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "denied the request"}}, false},
-		"another answer":                        {apierrors.NewConflict(pods, "a", errors.New("x")), false},
-		"no answer":                             {errors.New("x"), false},
-		"no error":                              {nil, false},
+		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: 404, Reason: metav1.StatusReasonNotFound, Message: `admission webhook "w.example.com" denied the request: pods "a" not found`,
+			Details: &metav1.StatusDetails{Name: "a", Kind: "pods"},
+		}}, false},
+		"another answer": {apierrors.NewConflict(pods, "a", errors.New("x")), false},
+		"no answer":      {errors.New("x"), false},
+		"no error":       {nil, false},
 	} {
 		if got := IsAbsent(c.err); got != c.want {
 			t.Errorf("%s: %v", what, got)

@@ -120,7 +120,7 @@ func TestManyKeySetsAndWorkers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(pods.Informer().GetIndexer().GetIndexers()) - 1; n < mostPodIndexes-4 || n > mostPodIndexes {
+	if n := len(pods.Informer().GetIndexer().GetIndexers()) - 1; n != mostPodIndexes {
 		t.Errorf("%d indexes", n)
 	}
 }

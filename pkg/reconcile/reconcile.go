@@ -36,9 +36,7 @@ type run[S, D, M any] struct {
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
-	// carriedOut says that something was written, so that the next reconcile begins with something else.
-	carriedOut bool
-	tell       func() // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
+	tell   func()        // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
 }
 
 // tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has none that does.
@@ -175,9 +173,6 @@ func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 func (r *run[S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
 	for _, result := range did.Results {
-		r.carriedOut = r.carriedOut || result.Err == nil && !result.Needless
-	}
-	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
 			r.keys.Unanswered(r.state)
 			return
@@ -209,19 +204,13 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 		r.next = plan.Sooner(r.next, r.left)
 		if rec.Waiting == "" { // to wait is no success
 			r.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
-			r.state.Waits = 0
-			r.next = plan.Sooner(r.next, r.state.Barrier.Expires())
 		}
 		if r.next > 0 {
 			r.enqueueAfter(r.key, r.next)
 		}
 	case executor.Silent(err):
 		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
-		if r.carriedOut || !errors.Is(err, plan.ErrStale) {
-			r.state.Waits = 0
-		}
-		r.next = plan.Doubling(time.Second, queue.MaxBackoff, r.state.Waits)
-		r.state.Waits++
+		r.next = time.Second
 		r.enqueueAfter(r.key, r.next)
 		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())
 	default:

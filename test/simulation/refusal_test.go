@@ -30,10 +30,6 @@ var aloneBecause = map[string]string{
 	"a namespace with content is deleted": "the namespace goes in which the tenant works",
 }
 
-// mostByCollector is how often in a minute the garbage collector tries what is refused with 409: whether another object has the name is asked for
-// every five seconds, until the watch shows it.
-const mostByCollector = 12
-
 // toldByNone says why nothing tells of a refusal, by the beginning of the kind.
 var toldByNone = map[string]string{
 	"namespace-controller: deletecollection": "the objects are then deleted one by one",
@@ -149,11 +145,7 @@ func (p refusedPlay) run(t *testing.T) {
 	if len(r.tries) == 0 {
 		t.Error("nothing was refused")
 	}
-	most := mostLater
-	if p.kind.Agent == "generic-garbage-collector" && refusal.Name == "409" {
-		most = mostByCollector
-	}
-	for _, broken := range slices.Concat(r.excess(most), r.lateAgain(65*time.Second), o.Violations) {
+	for _, broken := range slices.Concat(r.excess(mostLater), r.lateAgain(65*time.Second), o.Violations) {
 		t.Error(broken)
 	}
 	if refusal.Told && r.lasts() && !o.told && !p.toldByNone() {

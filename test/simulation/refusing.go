@@ -47,15 +47,14 @@ var refusals = []struct {
 	{"403", true, func(w apiserver.Write, r schema.GroupResource) error {
 		return apierrors.NewForbidden(r, nameIn(w), errors.New(refusalText))
 	}},
-	{"404", true, func(_ apiserver.Write, _ schema.GroupResource) error { // not about the object
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound,
-			Message: "the server could not find the requested resource: " + refusalText}}
+	{"404", true, func(w apiserver.Write, r schema.GroupResource) error {
+		return denied(apierrors.NewNotFound(r, nameIn(w)))
 	}},
-	{"409", false, func(w apiserver.Write, r schema.GroupResource) error {
+	{"409", true, func(w apiserver.Write, r schema.GroupResource) error {
 		if w.Verb == apiserver.Create {
-			return apierrors.NewAlreadyExists(r, nameIn(w))
+			return denied(apierrors.NewAlreadyExists(r, nameIn(w)))
 		}
-		return apierrors.NewConflict(r, nameIn(w), errors.New(refusalText))
+		return denied(apierrors.NewConflict(r, nameIn(w), errors.New("it was changed")))
 	}},
 	{"422", true, func(w apiserver.Write, r schema.GroupResource) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: r.Resource}, nameIn(w), field.ErrorList{field.Forbidden(field.NewPath("metadata"), refusalText)})
@@ -65,10 +64,16 @@ var refusals = []struct {
 		return apierrors.NewInternalError(errors.New(refusalText))
 	}},
 	{"webhook", true, func(apiserver.Write, schema.GroupResource) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400,
-			Message: `admission webhook "policy.example.com" denied the request: ` + refusalText}}
+		return denied(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400}})
 	}},
 	{"no answer", false, func(apiserver.Write, schema.GroupResource) error { return errSilence }},
+}
+
+// denied is the answer of the API server if an admission webhook answers with the code, the reason and the details of an error. The server answers by itself
+// with 404 and 409 only if that is so of the object, and then an event tells.
+func denied(as *apierrors.StatusError) error {
+	as.ErrStatus.Message = `admission webhook "policy.example.com" denied the request: ` + refusalText
+	return as
 }
 
 // nameIn is the name of the object of a write, or how it begins if the server makes it up.

@@ -433,9 +433,7 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 	}
 	r.tell(o, d, did, time.Since(began))
 	if client.IsAbsent(did.Err) {
-		if gone, err := r.lookAt(ctx, n); gone || err != nil {
-			return err
-		}
+		return r.readItem(ctx, n)
 	}
 	return did.Err
 }

@@ -153,27 +153,13 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 
 // readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
 func (r *runner) readItem(ctx context.Context, n *node) error {
-	gone, err := r.lookAt(ctx, n)
-	if err != nil || gone {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.has(n) {
-		r.remove.add(item{node: n})
-	}
-	return nil
-}
-
-// lookAt is readItem for an object that is not decided about at once. It reports whether the object is gone.
-func (r *runner) lookAt(ctx context.Context, n *node) (gone bool, err error) {
 	r.mu.Lock()
 	k := n.kind
 	m := client.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
 	r.mu.Unlock()
 	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
 	if err != nil && !client.IsAbsent(err) {
-		return false, err
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +169,7 @@ func (r *runner) lookAt(ctx context.Context, n *node) (gone bool, err error) {
 		r.gone(n, true)
 	default:
 		r.follow(r.observe(n.kind, found))
-		return false, nil
+		r.remove.add(item{node: n})
 	}
-	return true, nil
+	return nil
 }

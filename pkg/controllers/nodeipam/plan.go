@@ -284,5 +284,5 @@ func remember(now time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
 // isRefusal reports whether the API server does not accept what a node is to get: because of the node, or of a policy.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err)
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !errors.Is(err, plan.ErrStale) && !apierrors.IsTooManyRequests(err)
 }

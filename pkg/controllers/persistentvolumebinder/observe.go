@@ -330,8 +330,8 @@ func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemo
 		s.Tripped = s.Tripped || !held.IsZero() && !k.brake.Released()
 	}
 	s.Early = unseen && restored(r.Now, s.Volume)
-	if s.Early || s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) || ref.Name == "" {
-		return nil // it stays, whatever a live read shows; nothing can be read that has no name
+	if s.Early || s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) {
+		return nil // it stays, whatever a live read shows
 	}
 	c := &corev1.PersistentVolumeClaim{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: ref.Namespace, Name: ref.Name}, c)

@@ -122,5 +122,5 @@ func (c collectors) countDeletions(logger klog.Logger, s snapshot, did plan.Outc
 // stale reports whether a write was refused because the pod is not what the cache showed: it is met again, as it is by
 // then, in the next cycle.
 func stale(err error) bool {
-	return errors.Is(err, plan.ErrStale) || client.IsAbsent(err) || apierrors.IsConflict(err)
+	return errors.Is(err, plan.ErrStale) || client.IsAbsent(err) || apierrors.IsConflict(err) && !client.DeniedByWebhook(err)
 }
