@@ -309,6 +309,10 @@ var byFirstUse = map[string]string{
 	"replicaset_controller_stale_sync_skips_total": "the kinds in caches",
 	"rest_client_requests_total":                   "codes, methods and one host",
 	"volume_operation_total_seconds":               "the drivers of volumes, and two operations",
+	"pv_collector_bound_pv_count":                  "the classes of volumes, which other tests have (PV-61)",
+	"pv_collector_bound_pvc_count":                 "the same, and namespaces with claims, of which there are none here",
+	"pv_collector_unbound_pv_count":                "the classes of volumes, which other tests have",
+	"pv_collector_unbound_pvc_count":               "the same, and namespaces with claims, of which there are none here",
 	"pod_gc_collector_force_delete_pods_total":     "the contract has the namespace as a label (MH-31), and no pod is deleted here",
 }
 

@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -25,6 +27,8 @@ import (
 
 // policy is a mutating webhook of the test's namespace, as somebody has written it who has not thought of controllers.
 type policy struct {
+	patience int32 // of the API server, in seconds; zero for 30
+
 	decide  atomic.Pointer[decision] // nil: all is allowed as it is
 	asked   atomic.Int32             // while there is one
 	noticed atomic.Bool              // the API server asks
@@ -41,7 +45,7 @@ func (p *policy) install(b *bench, group, resource string, operations ...admissi
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: b.ns},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "policy.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To[int32](30),
+			Name: "policy.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To(cmp.Or(p.patience, 30)),
 			SideEffects:       ptr.To(admissionregistrationv1.SideEffectClassNone),
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: b.ns}},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
@@ -59,15 +63,25 @@ func (p *policy) install(b *bench, group, resource string, operations ...admissi
 	if _, err := webhooks.Create(b.Context(), config, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = webhooks.Delete(b.Context(), b.ns, metav1.DeleteOptions{}) })
-	b.wait("the API server asks the webhook", func() error {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-		_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(b.Context(), account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && !p.noticed.Load() {
-			err = errors.New("it was not asked")
+	b.Cleanup(func() {
+		p.allowAll()
+		if err := webhooks.Delete(context.Background(), b.ns, metav1.DeleteOptions{}); err != nil {
+			b.Error(err)
 		}
-		return err
+		b.wait("the API server does not ask the webhook any longer", func() error { return p.isAsked(b, false) })
 	})
+	b.wait("the API server asks the webhook", func() error { return p.isAsked(b, true) })
+}
+
+// isAsked returns an error unless the API server asks the policy, or does not.
+func (p *policy) isAsked(b *bench, want bool) error {
+	p.noticed.Store(false)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+	_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(context.Background(), account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if asked := p.noticed.Load(); err == nil && asked != want {
+		err = fmt.Errorf("asked: %v", asked)
+	}
+	return err
 }
 
 // have has the policy decide in that way from now on.
@@ -84,7 +98,11 @@ func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := &metav1.PartialObjectMetadata{}
 	err := json.NewDecoder(r.Body).Decode(&review)
 	if err == nil && review.Request != nil {
-		err = json.Unmarshal(review.Request.Object.Raw, o)
+		raw := review.Request.Object.Raw
+		if review.Request.Operation == admissionv1.Delete {
+			raw = review.Request.OldObject.Raw
+		}
+		err = json.Unmarshal(raw, o)
 	}
 	if err != nil || review.Request == nil {
 		http.Error(w, fmt.Sprint("no review: ", err), http.StatusBadRequest)

@@ -1,14 +1,10 @@
 package integration
 
 import (
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -27,17 +22,22 @@ import (
 // status (RS-27, DEP-66), the retries get rarer, and nothing is given up.
 func TestAWebhookThatRefusesPods(t *testing.T) {
 	b := share(t)
-	hook := &webhook{}
-	hook.install(b)
-
-	hook.mood.Store(refusing)
+	hook := &policy{patience: 1}
+	hook.install(b, "", "pods", admissionregistrationv1.Create)
+	hook.have(func(*admissionv1.AdmissionRequest, *metav1.PartialObjectMetadata, *http.Request) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "not today"}}
+	})
 	began := time.Now()
 	b.create(deployment("web", 3))
 	c := b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
 	if want := `denied the request: not today`; !strings.Contains(c.Message, want) {
 		t.Errorf("the message is %q, want %q in it", c.Message, want)
 	}
-	hook.mood.Store(silent)
+	asked := hook.asked.Load()
+	hook.have(func(_ *admissionv1.AdmissionRequest, _ *metav1.PartialObjectMetadata, r *http.Request) *admissionv1.AdmissionResponse {
+		<-r.Context().Done()
+		return nil
+	})
 	b.wait("the message tells of the silence", func() error {
 		rs := b.sets()[0]
 		for _, c := range rs.Status.Conditions {
@@ -50,10 +50,10 @@ func TestAWebhookThatRefusesPods(t *testing.T) {
 	if n := len(b.pods()); n != 0 {
 		t.Errorf("%d pods", n)
 	}
-	if n, most := int(hook.asked.Load()), mostTries(time.Since(began)); n > most {
+	if n, most := int(asked+hook.asked.Load()), mostTries(time.Since(began)); n > most {
 		t.Errorf("%d pods were to be created, want at most %d: pauses double", n, most)
 	}
-	hook.mood.Store(allowing)
+	hook.allowAll()
 	cluster.Eventually(t, 2*patience, "web is rolled out", func() error { return suite.Complete(b.get("web")) })
 	b.wait("the failure is over", func() error {
 		if len(b.sets()[0].Status.Conditions) > 0 {
@@ -63,69 +63,28 @@ func TestAWebhookThatRefusesPods(t *testing.T) {
 	})
 }
 
-// The moods of a webhook.
-const (
-	allowing int32 = iota
-	refusing
-	silent
-)
-
-// webhook decides about the pods of a namespace.
-type webhook struct {
-	mood  atomic.Int32
-	asked atomic.Int32
-}
-
-// install has the API server ask the webhook about each new pod of the test's namespace.
-func (h *webhook) install(b *bench) {
-	b.Helper()
-	server := httptest.NewTLSServer(h)
-	b.Cleanup(server.Close)
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: b.ns},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "pods.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To[int32](1),
-			SideEffects:       ptr.To(admissionregistrationv1.SideEffectClassNone),
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: b.ns}},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &server.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-			}},
-		}},
+// A webhook that answers as the API server does of an object that is gone, or is another one: the pods are there, so this is a refusal like any other.
+func TestAWebhookThatSaysThatAPodIsGone(t *testing.T) {
+	for code, reason := range map[int32]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict} {
+		t.Run(string(reason), func(t *testing.T) {
+			b := share(t)
+			b.create(deployment("web", 3))
+			b.waitComplete("web")
+			hook := &policy{}
+			hook.install(b, "", "pods", admissionregistrationv1.Delete)
+			hook.have(func(_ *admissionv1.AdmissionRequest, o *metav1.PartialObjectMetadata, _ *http.Request) *admissionv1.AdmissionResponse {
+				return &admissionv1.AdmissionResponse{Result: &metav1.Status{
+					Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "it is not there", Details: &metav1.StatusDetails{Kind: "pods", Name: o.Name},
+				}}
+			})
+			began := time.Now()
+			b.patch("web", `{"spec":{"replicas":1}}`)
+			b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedDelete")
+			if n, most := int(hook.asked.Load()), 2*mostTries(time.Since(began)); n > most || len(b.pods()) != 3 {
+				t.Errorf("%d deletions were tried, want at most %d; %d pods", n, most, len(b.pods()))
+			}
+			hook.allowAll()
+			cluster.Eventually(t, 2*patience, "web is small", func() error { return suite.Complete(b.get("web")) })
+		})
 	}
-	if _, err := b.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(b.Context(), config, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
-	h.mood.Store(refusing)
-	b.wait("the API server asks the webhook", func() error {
-		_, err := b.Client.CoreV1().Pods(b.ns).Create(b.Context(), pod("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil || !strings.Contains(err.Error(), "not today") {
-			return fmt.Errorf("a pod was answered by %v", err)
-		}
-		return nil
-	})
-	h.asked.Store(0)
-}
-
-// ServeHTTP answers an AdmissionReview.
-func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.asked.Add(1)
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-		http.Error(w, fmt.Sprint("no review: ", err), http.StatusBadRequest)
-		return
-	}
-	mood := h.mood.Load()
-	if mood == silent {
-		<-r.Context().Done()
-		return
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: mood == allowing, Result: &metav1.Status{Message: "not today"}}
-	review.Request = nil
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
 }

@@ -63,13 +63,13 @@ func (w *world) play(t *testing.T, scenario suite.Scenario, neighbours ...string
 		w.together(scenario.Play, users...)
 	}
 	if w.refusing != nil {
-		time.Sleep(time.Until(w.refusing.until()))
+		time.Sleep(time.Until(w.refusing.patience()))
 	}
 	time.Sleep(time.Until(started.Add(last + time.Second)))
 	w.at(w.heal)
 	rested := w.rest()
-	if w.refusing != nil && time.Now().Before(w.refusing.until()) { // it has begun when the player was done
-		time.Sleep(time.Until(w.refusing.until()))
+	if w.refusing != nil && time.Now().Before(w.refusing.patience()) { // it has begun when the player was done
+		time.Sleep(time.Until(w.refusing.patience()))
 		rested = w.rest()
 	}
 	w.finish()

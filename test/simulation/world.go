@@ -207,7 +207,7 @@ func (w *world) heal() {
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest
 	for i := range w.script.Setting("nodes", 3) * w.script.Setting("heal", 1) {
-		w.do(script.Line{Words: []string{"drain", nodeName(i), "do=end"}}) // nor would it then: the scheduler looks at no taints
+		w.do(script.Line{Words: []string{"drain", nodeName(i), "do=end"}}) // or its pods would wait for a node
 	}
 	w.addNodes()
 }

@@ -126,9 +126,8 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 	return events
 }
 
-// when decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,
-// so they never wait for long, nor does what
-// conditions say.
+// when decides how long the report may wait for a newer one. Names of revisions decide about pods that are created later, and people wait for
+// conditions, so neither waits for long.
 func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -74,7 +76,7 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 func (c *Cluster) bind(p *corev1.Pod) {
 	var usable []string
 	for _, n := range apiserver.All[*corev1.Node](c.server) {
-		if target := podutil.TargetNode(p); target == n.Name || target == "" && n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
+		if target := podutil.TargetNode(p); target == n.Name || target == "" && schedulable(n, p) {
 			usable = append(usable, n.Name)
 		}
 	}
@@ -90,6 +92,14 @@ func (c *Cluster) bind(p *corev1.Pod) {
 			p.Spec.NodeName = node
 		}
 	})
+}
+
+// schedulable says whether a node takes new pods like this one, that name none.
+func schedulable(n *corev1.Node, p *corev1.Pod) bool {
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, p.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	}, false)
+	return n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable && !untolerated
 }
 
 // start is the kubelet that has got a pod.
