@@ -520,13 +520,14 @@ func TestMEND20ServiceMadeAnew(t *testing.T) {
 		if err := s.Delete(t.Context(), client.MappingFor[*corev1.Service](), webKey, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		old.Finalizers, old.DeletionTimestamp = []string{"example.com/held"}, &metav1.Time{Time: time.Now()}
+		if _, err := s.Put(old); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // so that the caches show it, or it is deleted for the Service that is gone
 		anew := web()
 		anew.UID = "anew"
 		if _, err := s.Put(anew); err != nil {
-			t.Fatal(err)
-		}
-		old.Finalizers, old.DeletionTimestamp = []string{"example.com/held"}, &metav1.Time{Time: time.Now()}
-		if _, err := s.Put(old); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
