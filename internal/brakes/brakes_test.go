@@ -26,6 +26,7 @@ import (
 type api struct {
 	mu          sync.Mutex
 	annotations map[string]string
+	version     int                     // of the lease
 	renewals    func(map[string]string) // of the process that leads
 	events      []corev1.Event
 }
@@ -58,14 +59,8 @@ func (a *api) Annotate(f func(map[string]string)) { a.renewals = f }
 // renew renews the lease every two seconds, until ctx ends and once more: a leader keeps it while its work ends.
 func (a *api) renew(ctx context.Context) {
 	for {
-		changed := a.Metadata().Annotations
-		if changed == nil {
-			changed = map[string]string{}
+		for !a.tryRenew() {
 		}
-		a.renewals(changed)
-		a.mu.Lock()
-		a.annotations = changed
-		a.mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}
@@ -76,6 +71,24 @@ func (a *api) renew(ctx context.Context) {
 	}
 }
 
+// tryRenew reports whether the lease was renewed, and had not changed meanwhile.
+func (a *api) tryRenew() bool {
+	a.mu.Lock()
+	version, changed := a.version, maps.Clone(a.annotations)
+	a.mu.Unlock()
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	a.renewals(changed)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.version != version {
+		return false
+	}
+	a.annotations, a.version = changed, version+1
+	return true
+}
+
 // annotate sets the annotation that releases brakes.
 func (a *api) annotate(names string) {
 	a.mu.Lock()
@@ -83,6 +96,7 @@ func (a *api) annotate(names string) {
 	if a.annotations = maps.Clone(a.annotations); a.annotations == nil {
 		a.annotations = map[string]string{}
 	}
+	a.version++
 	if a.annotations[Annotation] = names; names == "" {
 		delete(a.annotations, Annotation)
 	}
