@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -155,8 +156,11 @@ func TestReportsDoNotWaitForWhatIsRefused(t *testing.T) {
 		})
 		w.put("a", 3)
 		time.Sleep(5 * time.Minute)
-		w.putPods("a", "other")
+		for before := refused.Load(); refused.Load() == before; { // the next try is in most of a minute
+			time.Sleep(time.Second)
+		}
 		before := refused.Load()
+		w.putPods("a", "other")
 		time.Sleep(5 * time.Second)
 		set, err := w.get("a")
 		if err != nil || set.Status.Replicas != 1 {
@@ -164,6 +168,30 @@ func TestReportsDoNotWaitForWhatIsRefused(t *testing.T) {
 		}
 		if n := refused.Load() - before; n > 3 {
 			t.Errorf("%d more tries", n)
+		}
+	})
+}
+
+// A report that has more to say after a while, such as that a deadline is over, is made then: the backoff of a plan that is refused may be longer.
+func TestTheTimeOfAReportDoesNotWaitForTheBackoff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.due = 3 * time.Second
+		w.start()
+		w.BeforeWrite(func(x clienttest.Write) error {
+			if x.Verb == "create" && x.Kind == "Pod" {
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		for size := range int32(20) { // each is an event, and one more failure
+			w.put("a", size+1)
+			w.settle()
+		}
+		w.requests()
+		time.Sleep(w.due + time.Second)
+		synctest.Wait()
+		if len(w.requests()) == 0 {
+			t.Errorf("no report was made for %v", w.due)
 		}
 	})
 }

@@ -35,7 +35,7 @@ type run[S, D, M any] struct {
 	taken  bool          // see [executor.Writing.Taken]
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
-	report time.Duration // until a report is written that waits for a newer one; zero if none does
+	report time.Duration // until there is more to report, or a report is written that waits for a newer one; zero: unknown
 	tell   func()        // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
 }
 
@@ -148,18 +148,20 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	resumed := time.Now()
 	rep := r.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
-	r.next = plan.Sooner(r.next, rep.Requeue)
+	r.next, r.report = plan.Sooner(r.next, rep.Requeue), rep.Requeue
 	r.state.Progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
 	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
-		r.next, r.report = plan.Sooner(r.next, wait), wait
+		r.next, r.report = plan.Sooner(r.next, wait), plan.Sooner(r.report, wait)
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Report.Quiet > 0
 	r.record.Planned(rep.Steps)
-	reported = writing.Apply(rep.Steps)
+	if reported = writing.Apply(rep.Steps); reported.Err != nil {
+		r.report = 0 // it cannot be told
+	}
 	r.wrote(reported)
 	return did, reported
 }

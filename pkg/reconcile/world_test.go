@@ -46,6 +46,7 @@ type world struct {
 	events     *record.FakeRecorder
 	panics     atomic.Int32
 	debounce   time.Duration                         // of reports
+	due        time.Duration                         // until a report that writes nothing has more to say; zero: only an event leads to that
 	lag        func(ctx context.Context) error       // before each creation; nil: none
 	beforeList func()                                // before each comparison of a cache with the server; nil: nothing
 	decide     func(s toy) plan.Plan                 // nil: keep pods
@@ -244,7 +245,7 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 			status := s.set.DeepCopy()
 			status.Status.Replicas = int32(len(s.pods))
 			if status.Status.Replicas == s.set.Status.Replicas {
-				return plan.Plan{}
+				return plan.Plan{Requeue: w.due}
 			}
 			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, Report: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
 		},
