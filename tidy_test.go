@@ -141,8 +141,7 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/workloads/scale internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
-	"internal/health/caches",
-	"pkg/informers pkg/cluster internal/explainhttp internal/health/queues internal/election internal/brakes",
+	"pkg/informers pkg/cluster internal/explainhttp",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
@@ -150,7 +149,7 @@ var layers = []string{
 	"pkg/client internal/freshness internal/files internal/usage/sums",
 	"internal/worker",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems internal/clock internal/panics",
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/serving/answers internal/serving/problems internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

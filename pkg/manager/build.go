@@ -16,9 +16,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/election"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
@@ -130,12 +128,12 @@ func (m *instance) buildMetadata() error {
 }
 
 func (m *instance) buildLeadership(ctx context.Context) error {
-	m.brakes = brakes.New(m.Brake, m.builder, m.Component)
+	m.brakes = newBrakeSet(m.Brake, m.builder, m.Component)
 	if !m.LeaderElect {
 		m.leadership = leaderelection.Always{}
 		return nil
 	}
-	elector, closeEvents, err := election.New(ctx, m.builder, m.Component, m.LeaderElection, m.refusals.Wrap)
+	elector, closeEvents, err := m.newElector(ctx)
 	if err != nil {
 		return err
 	}

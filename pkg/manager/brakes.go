@@ -1,4 +1,4 @@
-package brakes
+package manager
 
 import (
 	"context"
@@ -19,67 +19,67 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 )
 
-// Annotation of the lease releases the brakes of the controllers that it names, by name or alias and separated by commas, or of all (*). It has
-// no effect any more when it has been there for an hour, and is removed then.
-const Annotation = "controller-manager/release-brakes"
+// releaseAnnotation of the lease releases the brakes of the controllers that it names, by name or alias and separated
+// by commas, or of all (*). It has no effect any more when it has been there for an hour, and is removed then.
+const releaseAnnotation = "controller-manager/release-brakes"
 
 // releasedFor is how long the annotation has effect.
 const releasedFor = time.Hour
 
-// period is how often what is held and released is looked at.
-const period = 10 * time.Second
+// brakesPeriod is how often what is held and released is looked at.
+const brakesPeriod = 10 * time.Second
 
-// Lease is the one by which this process leads.
-type Lease interface {
+// annotatedLease is the one by which this process leads.
+type annotatedLease interface {
 	// Metadata is that of the lease, as this process has last seen it; empty if it has not.
 	Metadata() metav1.ObjectMeta
 	// Annotate sets what changes the annotations of the lease when it is renewed.
 	Annotate(func(annotations map[string]string))
 }
 
-// Set has the brakes of one manager.
-type Set struct {
+// brakeSet has the brakes of one manager.
+type brakeSet struct {
 	budget    brake.Budget
 	component string
 	root      func() (kubernetes.Interface, error)
-	all       []member
-	lease     Lease // nil: there is none
+	all       []brakeMember
+	lease     annotatedLease // nil: there is none
 
 	mu       sync.Mutex
 	term     context.Context // of the controllers; nil: they do not run
-	released release
-	expired  release // the last one that has ended by time
+	released brakeRelease
+	expired  brakeRelease // the last one that has ended by time
 
-	told, toldExpired release // of which people have been told in this term
+	told, toldExpired brakeRelease // of which people have been told in this term
 }
 
-type member struct {
+type brakeMember struct {
 	name, alias string
 	*brake.Brake
 }
 
-// New returns a set without brakes. Its events are from the component, and the root identity records them.
-func New(budget brake.Budget, b *identity.Builder, component string) *Set {
-	return &Set{budget: budget, component: component, root: b.Root}
+// newBrakeSet returns a set without brakes. Its events are from the component, and the root identity records them.
+func newBrakeSet(budget brake.Budget, b *identity.Builder, component string) *brakeSet {
+	return &brakeSet{budget: budget, component: component, root: b.Root}
 }
 
 // Follow has an annotation of a lease release the brakes, and another one say what they hold, so that the next leader knows. The lease has
 // their events. It must be called before the lease is competed for.
-func (s *Set) Follow(l Lease) {
+func (s *brakeSet) Follow(l annotatedLease) {
 	s.lease = l
 	l.Annotate(s.annotate)
 }
 
 // Add returns the brake of another controller. It must not be called any more when Begin is.
-func (s *Set) Add(name, alias string) *brake.Brake {
+func (s *brakeSet) Add(name, alias string) *brake.Brake {
 	b := brake.New(s.budget)
-	s.all = append(s.all, member{name, alias, b})
+	s.all = append(s.all, brakeMember{name, alias, b})
 	return b
 }
 
 // Begin has the brakes know what the previous leader has held, and what is released. It is called when this process has begun to lead, before
 // the controllers run.
-func (s *Set) Begin() {
+func (s *brakeSet) Begin() {
 	if s.lease == nil {
 		return
 	}
@@ -90,12 +90,12 @@ func (s *Set) Begin() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.released, s.expired, s.told, s.toldExpired = release{}, release{}, release{}, release{}
+	s.released, s.expired, s.told, s.toldExpired = brakeRelease{}, brakeRelease{}, brakeRelease{}, brakeRelease{}
 	s.obey(now, annotations)
 }
 
 // Run tells of what is held and released, until ctx ends, which ends the controllers. It runs while the process leads.
-func (s *Set) Run(ctx context.Context) {
+func (s *brakeSet) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.term = ctx
 	s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Set) Run(ctx context.Context) {
 	}
 	recorder, end := identity.NewRecorder(ctx, root.CoreV1(), s.component, 0)
 	defer end()
-	ticker := time.NewTicker(period)
+	ticker := time.NewTicker(brakesPeriod)
 	defer ticker.Stop()
 	for {
 		select {
@@ -119,9 +119,9 @@ func (s *Set) Run(ctx context.Context) {
 }
 
 // annotate has the lease say what is held and released. It is called for each renewal.
-func (s *Set) annotate(annotations map[string]string) {
+func (s *brakeSet) annotate(annotations map[string]string) {
 	now := time.Now()
-	var n note
+	var n brakesNote
 	for _, m := range s.all {
 		n.add(m.name, m.Noted(now))
 	}
@@ -131,7 +131,7 @@ func (s *Set) annotate(annotations map[string]string) {
 		return // controllers that have not begun, or are ending, hold nothing, which says nothing
 	}
 	if s.obey(now, annotations); s.released.Of == "" {
-		delete(annotations, Annotation)
+		delete(annotations, releaseAnnotation)
 	} else {
 		n.Release = &s.released
 	}
@@ -139,9 +139,9 @@ func (s *Set) annotate(annotations map[string]string) {
 }
 
 // obey releases the brakes that the annotations name, and no others. The lock is held.
-func (s *Set) obey(now time.Time, annotations map[string]string) {
-	r := release{Of: annotations[Annotation], Since: now.UTC().Truncate(time.Second)}
-	for _, before := range []release{s.released, noteOf(annotations).released()} {
+func (s *brakeSet) obey(now time.Time, annotations map[string]string) {
+	r := brakeRelease{Of: annotations[releaseAnnotation], Since: now.UTC().Truncate(time.Second)}
+	for _, before := range []brakeRelease{s.released, noteOf(annotations).released()} {
 		if before.Of == r.Of && before.Since.Before(r.Since) {
 			r.Since = before.Since
 		}
@@ -156,7 +156,7 @@ func (s *Set) obey(now time.Time, annotations map[string]string) {
 }
 
 // look tells of what is new.
-func (s *Set) look(ctx context.Context, recorder record.EventRecorder) {
+func (s *brakeSet) look(ctx context.Context, recorder record.EventRecorder) {
 	now, logger := time.Now(), klog.FromContext(ctx)
 	tell := func(string, string, string, ...any) {}
 	if s.lease != nil {
@@ -168,7 +168,8 @@ func (s *Set) look(ctx context.Context, recorder record.EventRecorder) {
 		held, ended := m.News(now)
 		for _, h := range held {
 			logger.Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
-			tell(corev1.EventTypeWarning, "BrakeHolds", "%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why, Annotation, m.name)
+			tell(corev1.EventTypeWarning, "BrakeHolds",
+				"%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why, releaseAnnotation, m.name)
 		}
 		for _, r := range ended {
 			logger.Info("A brake is released", "controller", m.name, "what", r.What, "why", r.Cause)
@@ -178,7 +179,10 @@ func (s *Set) look(ctx context.Context, recorder record.EventRecorder) {
 }
 
 // tellReleases tells, once in each term, that an annotation releases brakes, and that it does no longer.
-func (s *Set) tellReleases(logger klog.Logger, now time.Time, annotations map[string]string, tell func(kind, reason, text string, values ...any)) {
+func (s *brakeSet) tellReleases(
+	logger klog.Logger, now time.Time, annotations map[string]string,
+	tell func(kind, reason, text string, values ...any),
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.obey(now, annotations)
@@ -188,21 +192,26 @@ func (s *Set) tellReleases(logger klog.Logger, now time.Time, annotations map[st
 	switch {
 	case !again:
 		logger.Info("Brakes work again, as they have been released for an hour", "annotation", expired.Of)
-		tell(corev1.EventTypeWarning, "BrakesWorkAgain", "The annotation %s=%s of this lease has been there for an hour. It has no effect any more, and is removed.", Annotation, expired.Of)
+		tell(corev1.EventTypeWarning, "BrakesWorkAgain",
+			"The annotation %s=%s of this lease has been there for an hour. It has no effect any more, and is removed.",
+			releaseAnnotation, expired.Of)
 	case r.Of == "" && told.Of != "":
 		logger.Info("Brakes work again, as the annotation is gone", "annotation", told.Of)
-		tell(corev1.EventTypeNormal, "BrakesWorkAgain", "The annotation %s=%s of this lease is gone.", Annotation, told.Of)
+		tell(corev1.EventTypeNormal, "BrakesWorkAgain", "The annotation %s=%s of this lease is gone.",
+			releaseAnnotation, told.Of)
 	case r.Of != told.Of:
 		until := r.Since.Add(releasedFor).UTC().Format(time.RFC3339)
 		logger.Info("Brakes are released", "annotation", r.Of, "until", until)
-		tell(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s", Annotation, r.Of, until, s.unknown(r))
+		tell(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s",
+			releaseAnnotation, r.Of, until, s.unknown(r))
 	}
 }
 
 // unknown says which names of a release are those of no controller.
-func (s *Set) unknown(r release) string {
+func (s *brakeSet) unknown(r brakeRelease) string {
 	names := slices.DeleteFunc(r.list(), func(name string) bool {
-		return name == "*" || name == "" || slices.ContainsFunc(s.all, func(m member) bool { return name == m.name || name == m.alias })
+		return name == "*" || name == "" ||
+			slices.ContainsFunc(s.all, func(m brakeMember) bool { return name == m.name || name == m.alias })
 	})
 	if len(names) == 0 {
 		return ""

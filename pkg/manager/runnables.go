@@ -1,4 +1,4 @@
-package runnables
+package manager
 
 import (
 	"context"
@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// ErrShutdownTimeout says that not all had ended in time (CLI-24).
+// ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
 var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 
-// Runnable is what runs until its context ends.
-type Runnable struct {
+// runnable is what runs until its context ends.
+type runnable struct {
 	Name          string
 	StartInterval time.Duration // it starts after [this, twice this) (CLI-23); zero: at once
 	// Run calls began, as often as it likes, when it works or knows that it cannot for now.
 	Run func(ctx context.Context, began func()) error
 }
 
-// Run runs all until ctx ends or one of them fails, and returns when all have ended, with the first error, or with ErrShutdownTimeout after
-// waiting for them. A negative timeout is none. When all have begun, it calls begun, which is waited for likewise.
-func Run(ctx context.Context, all []Runnable, timeout time.Duration, begun func(context.Context)) error {
+// runAll runs all until ctx ends or one of them fails, and returns when all have ended, with the first error, or with
+// ErrShutdownTimeout after waiting for them. A negative timeout is none. When all have begun, it calls begun, which is
+// waited for likewise.
+func runAll(ctx context.Context, all []runnable, timeout time.Duration, begun func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -51,7 +52,7 @@ func Run(ctx context.Context, all []Runnable, timeout time.Duration, begun func(
 	return first
 }
 
-func (r Runnable) run(ctx context.Context, began func()) error {
+func (r runnable) run(ctx context.Context, began func()) error {
 	defer began()
 	if r.StartInterval > 0 {
 		select {

@@ -1,4 +1,4 @@
-package runnables
+package manager
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // All end when the context ends or one fails, and are waited for, but not without end.
-func TestRun(t *testing.T) {
+func TestRunAll(t *testing.T) {
 	works := func(ctx context.Context, began func()) error {
 		began()
 		<-ctx.Done()
@@ -26,21 +26,24 @@ func TestRun(t *testing.T) {
 	fails := func(context.Context, func()) error { return errors.New("no file") }
 	for _, c := range []struct {
 		name    string
-		all     []Runnable
+		all     []runnable
 		timeout time.Duration
 		begun   bool
 		ended   time.Duration // the context ends after an hour
 		want    string        // of the error; empty for none
 	}{
-		{"the context ends", []Runnable{{Name: "a", Run: works}, {Name: "b", Run: works}}, time.Minute, true, time.Hour, ""},
+		{"the context ends", []runnable{{Name: "a", Run: works}, {Name: "b", Run: works}}, time.Minute, true, time.Hour, ""},
 		{"there are none", nil, time.Minute, true, time.Hour, ""},
-		{"one fails", []Runnable{{Name: "a", Run: waits}, {Name: "b", Run: fails}}, time.Minute, false, 0, "controller b: no file"},
-		{"one fails before others start", []Runnable{{Name: "a", Run: fails}, {Name: "b", StartInterval: time.Minute, Run: works}}, time.Minute, false, 0, "controller a: no file"},
-		{"one ends well", []Runnable{{Name: "a", Run: func(context.Context, func()) error { return nil }}}, time.Minute, true, time.Hour, ""},
-		{"one does not begin", []Runnable{{Name: "a", Run: waits}}, time.Minute, false, time.Hour, ""},
-		{"one is late", []Runnable{{Name: "a", Run: lingers(30 * time.Second)}}, time.Minute, true, time.Hour + 30*time.Second, ""},
-		{"one is too late", []Runnable{{Name: "a", Run: lingers(2 * time.Minute)}}, time.Minute, true, time.Hour + time.Minute, ErrShutdownTimeout.Error()},
-		{"there is no limit", []Runnable{{Name: "a", Run: lingers(time.Hour)}}, -1, true, 2 * time.Hour, ""},
+		{"one fails", []runnable{{Name: "a", Run: waits}, {Name: "b", Run: fails}}, time.Minute, false, 0, "controller b: no file"},
+		{"one fails before others start", []runnable{{Name: "a", Run: fails}, {Name: "b", StartInterval: time.Minute, Run: works}},
+			time.Minute, false, 0, "controller a: no file"},
+		{"one ends well", []runnable{{Name: "a", Run: func(context.Context, func()) error { return nil }}},
+			time.Minute, true, time.Hour, ""},
+		{"one does not begin", []runnable{{Name: "a", Run: waits}}, time.Minute, false, time.Hour, ""},
+		{"one is late", []runnable{{Name: "a", Run: lingers(30 * time.Second)}}, time.Minute, true, time.Hour + 30*time.Second, ""},
+		{"one is too late", []runnable{{Name: "a", Run: lingers(2 * time.Minute)}},
+			time.Minute, true, time.Hour + time.Minute, ErrShutdownTimeout.Error()},
+		{"there is no limit", []runnable{{Name: "a", Run: lingers(time.Hour)}}, -1, true, 2 * time.Hour, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,7 +51,7 @@ func TestRun(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				var begun atomic.Bool
-				err := Run(ctx, c.all, c.timeout, func(ctx context.Context) { begun.Store(ctx.Err() == nil) })
+				err := runAll(ctx, c.all, c.timeout, func(ctx context.Context) { begun.Store(ctx.Err() == nil) })
 				if passed := time.Since(start); passed != c.ended {
 					t.Errorf("ended after %v, want %v", passed, c.ended)
 				}
@@ -71,15 +74,15 @@ func TestStartInterval(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		starts := make(chan time.Duration, 20)
-		one := Runnable{StartInterval: time.Minute, Run: func(context.Context, func()) error {
+		one := runnable{StartInterval: time.Minute, Run: func(context.Context, func()) error {
 			starts <- time.Since(began)
 			return nil
 		}}
-		all := []Runnable{{Run: func(context.Context, func()) error { return nil }}}
+		all := []runnable{{Run: func(context.Context, func()) error { return nil }}}
 		for range cap(starts) {
 			all = append(all, one)
 		}
-		err := Run(ctx, all, time.Minute, func(context.Context) { cancel() })
+		err := runAll(ctx, all, time.Minute, func(context.Context) { cancel() })
 		if err != nil || len(starts) != cap(starts) {
 			t.Fatalf("%d have started, %v", len(starts), err)
 		}

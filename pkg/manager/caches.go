@@ -1,4 +1,4 @@
-package caches
+package manager
 
 import (
 	"cmp"
@@ -15,40 +15,27 @@ import (
 // metadataStalled is how long a watch of metadata may be silent: an aggregated API server may send no bookmarks.
 const metadataStalled = 15 * time.Minute
 
-// Caches are those of one process. The zero value has none.
-type Caches struct {
+// caches are those of one process, for health checks and metrics. The zero value has none.
+type caches struct {
 	Liveness *listwatch.Liveness // of the watches of objects
 	Metadata *metadata.Informers // nil for none
 	started  atomic.Pointer[[]informers.Started]
 }
 
-// Check is one question about a cache.
-type Check struct {
-	Name string
-	Err  func() error // nil, or what is wrong
-}
-
-// State is how a cache does at one moment.
-type State struct {
-	Resource     string     // with its group, and what is selected of it, if not all
-	Count        func() int // of its objects; the cost grows with them
-	LastActivity time.Time  // when the API server last answered or sent something; zero if it never has
-}
-
 // SetStarted notes the caches of a factory that has been started.
-func (c *Caches) SetStarted(f *informers.Factory) {
+func (c *caches) SetStarted(f *informers.Factory) {
 	all := informers.AllStarted(f)
 	c.started.Store(&all)
 }
 
 // Started reports whether SetStarted was called.
-func (c *Caches) Started() bool { return c.started.Load() != nil }
+func (c *caches) Started() bool { return c.started.Load() != nil }
 
 // Live returns the checks of what a restart of the process heals: a watch that has died unnoticed, as nothing has come for longer than the
 // bound. A cache that has not been filled yet passes.
-func (c *Caches) Live(bound time.Duration) (checks []Check) {
+func (c *caches) Live(bound time.Duration) (checks []Check) {
 	for _, one := range c.served() {
-		checks = append(checks, Check{"watch-" + one.Name, func() error {
+		checks = append(checks, Check{Name: "watch-" + one.Name, Err: func() error {
 			if !one.Informer.HasSynced() {
 				return nil
 			}
@@ -56,7 +43,7 @@ func (c *Caches) Live(bound time.Duration) (checks []Check) {
 		}})
 	}
 	for _, state := range c.metadataOnly() {
-		checks = append(checks, Check{"watch-" + state.Resource.GroupResource().String(), func() error {
+		checks = append(checks, Check{Name: "watch-" + state.Resource.GroupResource().String(), Err: func() error {
 			return state.Stalled(max(bound, metadataStalled))
 		}})
 	}
@@ -65,16 +52,16 @@ func (c *Caches) Live(bound time.Duration) (checks []Check) {
 
 // Ready returns the checks of whether the caches of objects are filled and follow the API server: that it refuses nothing lastingly, and has
 // sent something within the bound.
-func (c *Caches) Ready(bound time.Duration) (checks []Check) {
+func (c *caches) Ready(bound time.Duration) (checks []Check) {
 	for _, one := range c.served() {
 		checks = append(checks,
-			Check{"cache-" + one.Name, func() error {
+			Check{Name: "cache-" + one.Name, Err: func() error {
 				if !one.Informer.HasSynced() {
 					return errors.New("the cache has not been filled yet")
 				}
 				return nil
 			}},
-			Check{"watch-" + one.Name, func() error {
+			Check{Name: "watch-" + one.Name, Err: func() error {
 				return cmp.Or(c.Liveness.Of(one.Name).Refused(), c.Liveness.Of(one.Name).Stale(bound))
 			}})
 	}
@@ -82,15 +69,15 @@ func (c *Caches) Ready(bound time.Duration) (checks []Check) {
 }
 
 // States tells how the caches do.
-func (c *Caches) States() (all []State) {
+func (c *caches) States() (all []CacheState) {
 	for _, one := range c.served() {
-		all = append(all, State{
+		all = append(all, CacheState{
 			Resource: one.Name, LastActivity: c.Liveness.Of(one.Name).LastActivity(),
 			Count: func() int { return len(one.Informer.GetStore().ListKeys()) },
 		})
 	}
 	for _, s := range c.metadataOnly() {
-		all = append(all, State{
+		all = append(all, CacheState{
 			Resource: s.Resource.GroupResource().String(), LastActivity: s.LastActivity, Count: func() int { return s.Objects },
 		})
 	}
@@ -98,7 +85,7 @@ func (c *Caches) States() (all []State) {
 }
 
 // served lists the caches whose APIs are served; none before they are started.
-func (c *Caches) served() []informers.Started {
+func (c *caches) served() []informers.Started {
 	if all := c.started.Load(); all != nil {
 		return slices.DeleteFunc(slices.Clone(*all), informers.Started.Missing)
 	}
@@ -106,7 +93,7 @@ func (c *Caches) served() []informers.Started {
 }
 
 // metadataOnly are the states of the resources of which nothing but metadata is cached.
-func (c *Caches) metadataOnly() []metadata.State {
+func (c *caches) metadataOnly() []metadata.State {
 	if c.Metadata == nil {
 		return nil
 	}

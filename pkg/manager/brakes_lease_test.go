@@ -1,4 +1,4 @@
-package brakes
+package manager
 
 import (
 	"bytes"
@@ -22,15 +22,15 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 )
 
-// api notes the events that are created, and has a lease, which is renewed by whoever leads.
-type api struct {
+// leasedAPI notes the events that are created, and has a lease, which is renewed by whoever leads.
+type leasedAPI struct {
 	mu          sync.Mutex
 	annotations map[string]string
 	renewals    func(map[string]string) // of the process that leads
 	events      []corev1.Event
 }
 
-func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *leasedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var e corev1.Event
@@ -45,18 +45,18 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
-// Metadata implements Lease.
-func (a *api) Metadata() metav1.ObjectMeta {
+// Metadata implements annotatedLease.
+func (a *leasedAPI) Metadata() metav1.ObjectMeta {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return metav1.ObjectMeta{Namespace: "kube-system", Name: "lease", UID: "1", Annotations: maps.Clone(a.annotations)}
 }
 
-// Annotate implements Lease.
-func (a *api) Annotate(f func(map[string]string)) { a.renewals = f }
+// Annotate implements annotatedLease.
+func (a *leasedAPI) Annotate(f func(map[string]string)) { a.renewals = f }
 
 // renew renews the lease every two seconds, until ctx ends and once more: a leader keeps it while its work ends.
-func (a *api) renew(ctx context.Context) {
+func (a *leasedAPI) renew(ctx context.Context) {
 	for {
 		changed := a.Metadata().Annotations
 		if changed == nil {
@@ -77,22 +77,22 @@ func (a *api) renew(ctx context.Context) {
 }
 
 // annotate sets the annotation that releases brakes.
-func (a *api) annotate(names string) {
+func (a *leasedAPI) annotate(names string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.annotations = maps.Clone(a.annotations); a.annotations == nil {
 		a.annotations = map[string]string{}
 	}
-	if a.annotations[Annotation] = names; names == "" {
-		delete(a.annotations, Annotation)
+	if a.annotations[releaseAnnotation] = names; names == "" {
+		delete(a.annotations, releaseAnnotation)
 	}
 }
 
 // said returns an annotation.
-func (a *api) said(name string) string { return a.Metadata().Annotations[name] }
+func (a *leasedAPI) said(name string) string { return a.Metadata().Annotations[name] }
 
 // told returns the events since the last call.
-func (a *api) told() string {
+func (a *leasedAPI) told() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var all []string
@@ -104,9 +104,9 @@ func (a *api) told() string {
 }
 
 // lead runs the test with two brakes of a process that leads. At its end, all that is held is let go before the last renewal, as controllers do.
-func (a *api) lead(t *testing.T, elects bool, test func(garbage, pods *brake.Brake)) {
+func (a *leasedAPI) lead(t *testing.T, elects bool, test func(garbage, pods *brake.Brake)) {
 	t.Helper()
-	s := &Set{component: "test", root: func() (kubernetes.Interface, error) {
+	s := &brakeSet{component: "test", root: func() (kubernetes.Interface, error) {
 		return kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	}}
 	garbage, pods := s.Add("garbage-collector-controller", "garbagecollector"), s.Add("pod-garbage-collector-controller", "podgc")
@@ -130,17 +130,17 @@ func (a *api) lead(t *testing.T, elects bool, test func(garbage, pods *brake.Bra
 	synctest.Wait()
 }
 
-// run runs a test in which one process leads.
-func run(t *testing.T, elects bool, test func(a *api, garbage, pods *brake.Brake)) {
+// lead runs a test in which one process leads.
+func lead(t *testing.T, elects bool, test func(a *leasedAPI, garbage, pods *brake.Brake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &api{}
+		a := &leasedAPI{}
 		a.lead(t, elects, func(garbage, pods *brake.Brake) { test(a, garbage, pods) })
 	})
 }
 
 func TestAnOperatorReleasesABrake(t *testing.T) {
-	run(t, true, func(a *api, garbage, pods *brake.Brake) {
+	lead(t, true, func(a *leasedAPI, garbage, pods *brake.Brake) {
 		garbage.Hold(time.Now(), "all", "a reason")
 		time.Sleep(20 * time.Second)
 		if told := a.told(); told != "" {
@@ -186,14 +186,14 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 // A release that is forgotten is told of by each leader, and ends after an hour, whoever leads. The next one is a new one.
 func TestAForgottenReleaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &api{}
+		a := &leasedAPI{}
 		var until string
 		a.lead(t, true, func(_, pods *brake.Brake) {
 			a.annotate("podgc")
 			time.Sleep(15 * time.Second)
 			_, until, _ = strings.Cut(a.told(), "releases brakes until ")
 			time.Sleep(40 * time.Minute)
-			if !pods.Released() || a.said(Annotation) != "podgc" {
+			if !pods.Released() || a.said(releaseAnnotation) != "podgc" {
 				t.Error("not released any more")
 			}
 		})
@@ -207,8 +207,9 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 				t.Errorf("told: %q, want %q", told, want)
 			}
 			time.Sleep(20 * time.Minute)
-			if pods.Released() || a.said(Annotation) != "" || a.said(State) != "" {
-				t.Errorf("released %t after an hour, annotations: %q %q", pods.Released(), a.said(Annotation), a.said(State))
+			if pods.Released() || a.said(releaseAnnotation) != "" || a.said(brakesAnnotation) != "" {
+				t.Errorf("released %t after an hour, annotations: %q %q",
+					pods.Released(), a.said(releaseAnnotation), a.said(brakesAnnotation))
 			}
 			want = "Warning BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease has been there for an hour. It has no effect any more, and is removed."
 			if told := a.told(); told != want {
@@ -226,8 +227,8 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 				t.Error("a release of yesterday counts")
 			}
 			time.Sleep(15 * time.Second)
-			if told := a.told(); pods.Released() || a.said(Annotation) != "" || !strings.Contains(told, "BrakesWorkAgain") {
-				t.Errorf("released %t, annotation %q, told: %q", pods.Released(), a.said(Annotation), told)
+			if told := a.told(); pods.Released() || a.said(releaseAnnotation) != "" || !strings.Contains(told, "BrakesWorkAgain") {
+				t.Errorf("released %t, annotation %q, told: %q", pods.Released(), a.said(releaseAnnotation), told)
 			}
 		})
 	})
@@ -236,22 +237,22 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 // The lease says what is held, and for as long as it is; so the next leader knows, also if this one has let everything go because it ended.
 func TestTheNextLeaderKnowsWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &api{}
+		a := &leasedAPI{}
 		a.lead(t, true, func(garbage, pods *brake.Brake) {
 			time.Sleep(time.Minute)
-			if said := a.said(State); said != "" {
+			if said := a.said(brakesAnnotation); said != "" {
 				t.Errorf("nothing is held: %q", said)
 			}
 			garbage.Hold(time.Now(), "all", "a reason")
 			pods.Hold(time.Now(), "a moment", "a reason")
 			time.Sleep(5 * time.Second)
-			if said := a.said(State); !strings.Contains(said, `"what":"a moment"`) {
+			if said := a.said(brakesAnnotation); !strings.Contains(said, `"what":"a moment"`) {
 				t.Errorf("the lease says %q", said)
 			}
 			pods.Release("a moment", brake.ByProof)
 			time.Sleep(time.Minute)
 			want := `{"holds":[{"controller":"garbage-collector-controller","what":"all","since":"2000-01-01T00:01:00Z"}]}`
-			if said := a.said(State); said != want {
+			if said := a.said(brakesAnnotation); said != want {
 				t.Errorf("the lease says %q", said)
 			}
 		})
@@ -268,7 +269,7 @@ func TestTheNextLeaderKnowsWhatIsHeld(t *testing.T) {
 			}
 			garbage.Release("all", brake.ByProof)
 			time.Sleep(15 * time.Second)
-			if said := a.said(State); said != "" || !strings.Contains(a.told(), "BrakeReleased") {
+			if said := a.said(brakesAnnotation); said != "" || !strings.Contains(a.told(), "BrakeReleased") {
 				t.Errorf("the lease says %q", said)
 			}
 		})
@@ -282,7 +283,7 @@ func TestTheNextLeaderKnowsWhatIsHeld(t *testing.T) {
 
 // What is noted is bounded, and what others write in its place does no harm.
 func TestNotes(t *testing.T) {
-	var n note
+	var n brakesNote
 	var held []brake.Hold
 	for i := range 100 {
 		held = append(held, brake.Hold{What: fmt.Sprint("what-", i), Since: time.Unix(int64(1000-i), 0)})
@@ -292,14 +293,14 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%d are noted, first %v", len(n.Holds), n.Holds[0])
 	}
 	for _, text := range []string{"", "nonsense", "[]", `{"holds":7}`, `{"release":"x"}`} {
-		if n := noteOf(map[string]string{State: text}); len(n.Holds) > 0 || n.Release != nil {
+		if n := noteOf(map[string]string{brakesAnnotation: text}); len(n.Holds) > 0 || n.Release != nil {
 			t.Errorf("%q says %v", text, n)
 		}
 	}
 }
 
 func TestWhatIsHeldForAMomentIsNotTold(t *testing.T) {
-	run(t, true, func(a *api, garbage, pods *brake.Brake) {
+	lead(t, true, func(a *leasedAPI, garbage, pods *brake.Brake) {
 		for range 10 {
 			pods.Hold(time.Now(), "all", "a reason")
 			time.Sleep(25 * time.Second)
@@ -313,7 +314,7 @@ func TestWhatIsHeldForAMomentIsNotTold(t *testing.T) {
 }
 
 func TestWithoutALease(t *testing.T) {
-	run(t, false, func(a *api, garbage, pods *brake.Brake) {
+	lead(t, false, func(a *leasedAPI, garbage, pods *brake.Brake) {
 		pods.Hold(time.Now(), "all", "a reason")
 		time.Sleep(5 * time.Minute)
 		pods.Release("all", brake.ByTime)
