@@ -1,4 +1,4 @@
-package patch
+package client
 
 import (
 	stdjson "encoding/json"
@@ -16,44 +16,34 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Form says how a difference between two objects of a kind is written.
-type Form struct {
-	Kind schema.GroupVersionKind
-	// Strategic merge patches change elements of lists by their merge keys, which API servers know of built-in kinds only. Without it, the
-	// difference is a JSON merge patch.
-	Strategic bool
-	// Version makes the resourceVersion a precondition. A JSON merge patch, which replaces lists whole, always has this one, so that it
-	// cannot undo what another writer has done to a list (GC-49).
-	Version bool
-	// Touch makes a patch of the preconditions alone where nothing differs.
-	Touch bool
-}
-
-// Difference returns the patch that turns before, as it was observed, into after; nil if there is nothing to turn, without Touch. The
-// order of a list with merge keys is no difference. The patch holds the uid as a precondition, so that it cannot hit an
-// object that took the other's name (RS-21, RS-22).
+// Difference returns the patch, of the type [Mapping.PatchType], that turns before, as it was observed, into after. It
+// is nil if there is nothing to turn, without Touch. The order of a list with merge keys is no difference. The patch
+// holds the uid as a precondition, so that it cannot hit an object that took the other's name (RS-21, RS-22).
+//
+// A JSON merge patch, which replaces lists whole, always has the resourceVersion as a precondition, too. So it cannot
+// undo what another writer has done to a list (GC-49).
 //
 // For a built-in kind all three kinds of objects will do: typed, unstructured and metadata.
-func (f Form) Difference(before, after plan.Object) ([]byte, error) {
+func (m Mapping) Difference(before, after plan.Object, o WriteOptions) ([]byte, error) {
 	oldParts, newParts := differingParts(before, after)
-	from, err := content(f.Kind, oldParts)
+	from, err := content(m.GroupVersionKind, oldParts)
 	if err != nil {
 		return nil, err
 	}
-	to, err := content(f.Kind, newParts)
+	to, err := content(m.GroupVersionKind, newParts)
 	if err != nil {
 		return nil, err
 	}
 	var patch map[string]any
-	if f.Strategic {
-		patch, err = strategicDifference(f.Kind, from, to)
+	if m.BuiltIn {
+		patch, err = strategicDifference(m.GroupVersionKind, from, to)
 	} else {
 		patch = mergeDifference(from, to)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("difference of two %s: %w", f.Kind.Kind, err)
+		return nil, fmt.Errorf("difference of two %s: %w", m.Kind, err)
 	}
-	if len(patch) == 0 && !f.Touch {
+	if len(patch) == 0 && !o.Touch {
 		return nil, nil
 	}
 	metadata, ok := patch["metadata"].(map[string]any)
@@ -62,25 +52,25 @@ func (f Form) Difference(before, after plan.Object) ([]byte, error) {
 		patch["metadata"] = metadata
 	}
 	metadata["uid"] = string(before.GetUID())
-	if version := before.GetResourceVersion(); (f.Version || !f.Strategic) && version != "" {
+	if version := before.GetResourceVersion(); (o.Version || !m.BuiltIn) && version != "" {
 		metadata["resourceVersion"] = version
 	}
-	return encode(f.Kind, patch)
+	return encode(m.GroupVersionKind, patch)
 }
 
-// Applied returns the patch that applies an object of a kind by server-side apply: all of its fields, and no others, are then owned by the
-// field manager. A uid in the object is a precondition.
-func Applied(kind schema.GroupVersionKind, o plan.Object) ([]byte, error) {
-	fields, err := content(kind, o)
+// Applied returns the patch that applies an object by server-side apply: all of its fields, and no others, are then
+// owned by the field manager. A uid in the object is a precondition.
+func (m Mapping) Applied(o plan.Object) ([]byte, error) {
+	fields, err := content(m.GroupVersionKind, o)
 	if err != nil {
 		return nil, err
 	}
-	fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
+	fields["apiVersion"], fields["kind"] = m.GroupVersion().String(), m.Kind
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields") // apply does not allow them
 		delete(metadata, "resourceVersion")
 	}
-	return encode(kind, fields)
+	return encode(m.GroupVersionKind, fields)
 }
 
 // differingParts returns copies of two objects without the fields that are equal in both, so that these need not be encoded and

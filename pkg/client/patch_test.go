@@ -1,4 +1,4 @@
-package patch
+package client
 
 import (
 	"encoding/json"
@@ -14,36 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-// builtIn is the form of a typed object.
-func builtIn(o runtime.Object) Form {
-	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		panic(err)
-	}
-	return Form{Kind: kinds[0], Strategic: true}
-}
-
-var widgets = Form{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
-
-func widget(name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(3)}}}
-	u.SetGroupVersionKind(widgets.Kind)
-	u.SetNamespace("ns")
-	u.SetName(name)
-	return u
-}
 
 // words are few, so that two drawn objects have much in common.
 var words = rapid.SampledFrom([]string{"a", "b", "c", "d"})
@@ -129,7 +107,7 @@ func testStrategicPatchTurnsOldIntoNew(t *rapid.T) {
 		after = shuffled(t, before)
 	}
 	unchanged := [2]*appsv1.Deployment{before.DeepCopy(), after.DeepCopy()}
-	patch, err := builtIn(before).Difference(before, after)
+	patch, err := MappingFor[*appsv1.Deployment]().Difference(before, after, WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +192,7 @@ func testMergePatchTurnsOldIntoNew(t *rapid.T) {
 	}
 	before, after := draw("before"), draw("after")
 	unchanged := [2]*unstructured.Unstructured{before.DeepCopy(), after.DeepCopy()}
-	patch, err := widgets.Difference(before, after)
+	patch, err := widgets.Difference(before, after, WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,13 +261,13 @@ func TestDifference(t *testing.T) {
 		edit(p)
 		return p
 	}
-	metadata := func(f Form, edit func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+	metadata := func(m Mapping, edit func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: pod(func(*corev1.Pod) {}).ObjectMeta}
-		o.SetGroupVersionKind(f.Kind)
+		o.SetGroupVersionKind(m.GroupVersionKind)
 		edit(o)
 		return o
 	}
-	pods := builtIn(&corev1.Pod{})
+	pods := MappingFor[*corev1.Pod]()
 	untouched := func(*corev1.Pod) {}
 	same := func(*metav1.PartialObjectMetadata) {}
 	release := func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil }
@@ -297,7 +275,7 @@ func TestDifference(t *testing.T) {
 	integers.SetUID("u")
 	integers.Object["spec"] = map[string]any{"size": 3} // an int, where client-go makes int64 of all
 	for name, c := range map[string]struct {
-		form          Form
+		mapping       Mapping
 		before, after plan.Object
 		want          string // empty: no patch
 	}{
@@ -331,7 +309,7 @@ func TestDifference(t *testing.T) {
 			return u
 		}(), ""},
 	} {
-		patch, err := c.form.Difference(c.before, c.after)
+		patch, err := c.mapping.Difference(c.before, c.after, WriteOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -345,7 +323,7 @@ func TestDifference(t *testing.T) {
 func TestApplied(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7",
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}}
-	patch, err := Applied(builtIn(role).Kind, role)
+	patch, err := MappingFor[*rbacv1.ClusterRole]().Applied(role)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,9 +340,9 @@ func BenchmarkDifference(b *testing.B) {
 	}
 	after := before.DeepCopy()
 	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "o"}}
-	form := builtIn(before)
+	pods := MappingFor[*corev1.Pod]()
 	for b.Loop() {
-		if _, err := form.Difference(before, after); err != nil {
+		if _, err := pods.Difference(before, after, WriteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -420,7 +398,7 @@ func TestDifferenceOfOwners(t *testing.T) {
 		{"nothing", owned, owned.DeepCopy(), ``},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := builtIn(orphan).Difference(c.before, c.after)
+			got, err := MappingFor[*corev1.Pod]().Difference(c.before, c.after, WriteOptions{})
 			if err != nil || (got == nil) != (c.want == "") || string(got) != c.want {
 				t.Errorf("%s, %v; want %s", got, err, c.want)
 			}
