@@ -147,7 +147,6 @@ var layers = []string{
 	"internal/listwatch",
 	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection internal/serving/certificates",
 	"pkg/client internal/freshness internal/files internal/usage/sums",
-	"internal/worker",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/serving/answers internal/serving/problems internal/clock internal/panics",
 }

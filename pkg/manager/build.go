@@ -20,7 +20,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -166,7 +166,7 @@ func (m *instance) buildShared() error {
 }
 
 // clientOptions let a worker know that a request of its has ended.
-var clientOptions = client.Options{OnRequestDone: worker.Progress}
+var clientOptions = client.Options{OnRequestDone: queue.Progress}
 
 func (m *instance) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.builder.RootController(entry.Account), error(nil)

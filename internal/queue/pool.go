@@ -1,33 +1,31 @@
-package worker
+package queue
 
 import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/standalone-kcm/controller-manager/internal/queue"
 )
 
 // Pool is a queue of keys, and the workers that process them.
 type Pool[K comparable] struct {
-	*queue.Queue[K]
+	*Queue[K]
 	process func(context.Context, K)
 
 	mu      sync.Mutex
-	workers []*Worker[K] // none while they do not run
+	workers []*worker[K] // none while they do not run
 }
 
 // NewPool returns a pool without workers. The function processes a key. A panic in it is its own matter.
-func NewPool[K comparable](q *queue.Queue[K], process func(context.Context, K)) *Pool[K] {
+func NewPool[K comparable](q *Queue[K], process func(context.Context, K)) *Pool[K] {
 	return &Pool[K]{Queue: q, process: process}
 }
 
 // Run processes keys with so many workers until ctx ends and all of them have returned. It shuts down the queue. A few more workers stand by for
-// when one namespace has more than half of them, and others wait ([queue.Queue.Limit]).
+// when one namespace has more than half of them, and others wait ([Queue.Limit]).
 func (p *Pool[K]) Run(ctx context.Context, workers int) {
 	var all sync.WaitGroup
 	for _, w := range p.set(p.Limit(workers)) {
-		all.Go(func() { p.work(w.Into(ctx), w) })
+		all.Go(func() { p.work(w.into(ctx), w) })
 	}
 	defer p.set(0)
 	<-ctx.Done()
@@ -35,10 +33,10 @@ func (p *Pool[K]) Run(ctx context.Context, workers int) {
 	all.Wait()
 }
 
-func (p *Pool[K]) set(workers int) []*Worker[K] {
-	all := make([]*Worker[K], workers)
+func (p *Pool[K]) set(workers int) []*worker[K] {
+	all := make([]*worker[K], workers)
 	for i := range all {
-		all[i] = New[K]()
+		all[i] = newWorker[K]()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,16 +46,16 @@ func (p *Pool[K]) set(workers int) []*Worker[K] {
 
 // work processes one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's
 // metrics don't go on to show a depth that there is not.
-func (p *Pool[K]) work(ctx context.Context, w *Worker[K]) {
+func (p *Pool[K]) work(ctx context.Context, w *worker[K]) {
 	for {
 		key, shutdown := p.Get()
 		if shutdown {
 			return
 		}
 		if ctx.Err() == nil {
-			w.Begin(key)
+			w.begin(key)
 			p.process(ctx, key)
-			w.End()
+			w.end()
 		}
 		p.Done(key)
 	}
@@ -90,7 +88,7 @@ func (p *Pool[K]) Activity() (a Activity[K]) {
 	queued, active := p.Waiting()
 	// To take a key is progress of the worker that takes it.
 	for _, w := range p.workers {
-		key, last, busy := w.Activity()
+		key, last, busy := w.activity()
 		if busy && now.Sub(last) > a.Stuck {
 			a.Key, a.Stuck = key, now.Sub(last)
 		}

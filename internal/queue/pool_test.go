@@ -1,4 +1,4 @@
-package worker
+package queue
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -17,7 +16,7 @@ func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		done := 0
-		p := NewPool(queue.New("test", func(int) string { return "" }), func(ctx context.Context, key int) {
+		p := NewPool(New("test", func(int) string { return "" }), func(ctx context.Context, key int) {
 			time.Sleep(time.Second)
 			Progress(ctx)
 			time.Sleep(time.Duration(key) * time.Second)
@@ -78,7 +77,7 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 				defer mu.Unlock()
 				return counts[namespace]
 			}
-			p := NewPool(queue.New("test", queue.NamespaceOf), func(_ context.Context, key plan.Key) {
+			p := NewPool(New("test", NamespaceOf), func(_ context.Context, key plan.Key) {
 				note(key.Namespace, 1)
 				defer note(key.Namespace, -1)
 				time.Sleep(map[string]time.Duration{"hangs": hangs, "works": quick}[key.Namespace])
