@@ -1,4 +1,4 @@
-package slicemetrics
+package endpoints
 
 import (
 	"sync"
@@ -8,13 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Metrics are those of one controller (EPS-62..64, ESM-24). They count nothing until they are registered.
-type Metrics struct {
+// SliceMetrics are those that both controllers of EndpointSlices have (EPS-62..64, ESM-24). They count nothing until
+// they are registered.
+type SliceMetrics struct {
 	added, updated, removed *metrics.HistogramVec // updated may be nil
 	gauges                  [3]*metrics.GaugeVec  // in the order of figures
 	changes                 *metrics.CounterVec
@@ -27,15 +26,15 @@ type Metrics struct {
 // figures are what one key adds to the gauges: endpoints, slices, and the fewest slices that could hold them.
 type figures [3]int
 
-// New returns the metrics of a subsystem. Whether the object of a key still exists, exists says. Updated endpoints are counted only
-// if updates is set.
-func New(subsystem string, updates bool, exists func(plan.Key) bool) *Metrics {
+// NewSliceMetrics returns the metrics of a subsystem. Whether the object of a key still exists, exists says. Updated
+// endpoints are counted only if updates is set.
+func NewSliceMetrics(subsystem string, updates bool, exists func(plan.Key) bool) *SliceMetrics {
 	gauge := func(name, help string) *metrics.GaugeVec {
 		return metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}, nil)
 	}
-	m := &Metrics{
-		added:   Sizes(subsystem, "endpoints_added_per_sync", "Endpoints that a reconcile has added."),
-		removed: Sizes(subsystem, "endpoints_removed_per_sync", "Endpoints that a reconcile has removed."),
+	m := &SliceMetrics{
+		added:   NewSizes(subsystem, "endpoints_added_per_sync", "Endpoints that a reconcile has added."),
+		removed: NewSizes(subsystem, "endpoints_removed_per_sync", "Endpoints that a reconcile has removed."),
 		gauges: [3]*metrics.GaugeVec{
 			gauge("endpoints_desired", "Endpoints in all EndpointSlices of the controller."),
 			gauge("num_endpoint_slices", "EndpointSlices of the controller."),
@@ -47,20 +46,20 @@ func New(subsystem string, updates bool, exists func(plan.Key) bool) *Metrics {
 		exists: exists, known: map[plan.Key]figures{},
 	}
 	if updates {
-		m.updated = Sizes(subsystem, "endpoints_updated_per_sync", "Endpoints that a reconcile has changed.")
+		m.updated = NewSizes(subsystem, "endpoints_updated_per_sync", "Endpoints that a reconcile has changed.")
 	}
 	return m
 }
 
-// Sizes returns a histogram of numbers of endpoints.
-func Sizes(subsystem, name, help string) *metrics.HistogramVec {
+// NewSizes returns a histogram of numbers of endpoints.
+func NewSizes(subsystem, name, help string) *metrics.HistogramVec {
 	return metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: name, Help: help, Buckets: metrics.ExponentialBuckets(2, 2, 15), StabilityLevel: metrics.ALPHA,
 	}, nil)
 }
 
 // All lists the metrics for a registry.
-func (m *Metrics) All() []metrics.Registerable {
+func (m *SliceMetrics) All() []metrics.Registerable {
 	all := []metrics.Registerable{m.added, m.removed, m.gauges[0], m.gauges[1], m.gauges[2], m.changes}
 	if m.updated != nil {
 		all = append(all, m.updated)
@@ -70,7 +69,9 @@ func (m *Metrics) All() []metrics.Registerable {
 
 // Applied counts what became of the slices of a key, of which each holds so many endpoints at most. It returns how many slices were
 // written.
-func (m *Metrics) Applied(key plan.Key, before []*discoveryv1.EndpointSlice, families []discoveryv1.AddressType, most int, did plan.Outcome) (written int) {
+func (m *SliceMetrics) Applied(
+	key plan.Key, before []*discoveryv1.EndpointSlice, families []discoveryv1.AddressType, most int, did plan.Outcome,
+) (written int) {
 	operations := map[plan.Verb]string{plan.Created: "create", plan.Changed: "update", plan.Deleted: "delete"}
 	for _, r := range did.Results {
 		if r.Err == nil {
@@ -115,12 +116,12 @@ func afterwards(before []*discoveryv1.EndpointSlice, did plan.Outcome) (all []pa
 }
 
 // countEndpoints observes how many endpoints of a family have come, changed and gone.
-func (m *Metrics) countEndpoints(all []pair, family discoveryv1.AddressType) {
+func (m *SliceMetrics) countEndpoints(all []pair, family discoveryv1.AddressType) {
 	was, is := map[string]*discoveryv1.Endpoint{}, map[string]*discoveryv1.Endpoint{}
 	for _, p := range all {
 		if p.before != p.after {
-			note(was, p.before, family)
-			note(is, p.after, family)
+			noteEndpoints(was, p.before, family)
+			noteEndpoints(is, p.after, family)
 		}
 	}
 	added, updated := 0, 0
@@ -139,8 +140,10 @@ func (m *Metrics) countEndpoints(all []pair, family discoveryv1.AddressType) {
 	}
 }
 
-// note notes the endpoints of a slice, by what they stand for.
-func note(names map[string]*discoveryv1.Endpoint, s *discoveryv1.EndpointSlice, family discoveryv1.AddressType) {
+// noteEndpoints notes the endpoints of a slice, by what they stand for.
+func noteEndpoints(
+	names map[string]*discoveryv1.Endpoint, s *discoveryv1.EndpointSlice, family discoveryv1.AddressType,
+) {
 	if s == nil || s.AddressType != family {
 		return
 	}
@@ -166,7 +169,7 @@ func figuresOf(all []pair, most int) (f figures) {
 		if o := p.after; o != nil {
 			f[0] += len(o.Endpoints)
 			f[1]++
-			lists[list{o.AddressType, endpoints.PortsText(o.Ports)}] += len(o.Endpoints)
+			lists[list{o.AddressType, PortsText(o.Ports)}] += len(o.Endpoints)
 		}
 	}
 	for _, n := range lists {
@@ -176,7 +179,7 @@ func figuresOf(all []pair, most int) (f figures) {
 }
 
 // set replaces what a key adds to the gauges. What is told of an object that has gone meanwhile is forgotten at once.
-func (m *Metrics) set(key plan.Key, f figures) {
+func (m *SliceMetrics) set(key plan.Key, f figures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replace(key, f)
@@ -186,22 +189,22 @@ func (m *Metrics) set(key plan.Key, f figures) {
 }
 
 // Forget takes a key out of the gauges.
-func (m *Metrics) Forget(key plan.Key) {
+func (m *SliceMetrics) Forget(key plan.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replace(key, figures{})
 }
 
 // Itself returns the key of an object that has changed, and forgets one that is gone.
-func (m *Metrics) Itself(before, after plan.Object) []plan.Key {
-	keys := informers.Itself(before, after)
+func (m *SliceMetrics) Itself(before, after plan.Object) []plan.Key {
 	if after == nil {
-		m.Forget(keys[0])
+		m.Forget(plan.KeyOf(before))
+		return []plan.Key{plan.KeyOf(before)}
 	}
-	return keys
+	return []plan.Key{plan.KeyOf(after)}
 }
 
-func (m *Metrics) replace(key plan.Key, f figures) {
+func (m *SliceMetrics) replace(key plan.Key, f figures) {
 	old := m.known[key]
 	m.known[key] = f
 	if f == (figures{}) {
