@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
 )
 
 const gpu = "requests.example.com/gpu"
