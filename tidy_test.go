@@ -143,7 +143,7 @@ func TestPlannersArePure(t *testing.T) {
 var layers = []string{
 	"pkg/manager/managertest internal/metrics",
 	"pkg/controllers/",
-	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/rootca internal/legacytoken",
+	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials internal/legacytoken",
 	"pkg/manager",
 	"pkg/informers pkg/cluster internal/explainhttp",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",

@@ -78,7 +78,7 @@ func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *c
 
 func authorities(t *testing.T) string {
 	t.Helper()
-	all, err := os.ReadFile("../../../internal/rootca/testdata/authorities.pem")
+	all, err := os.ReadFile("../../../internal/credentials/testdata/authorities.pem")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package rootca
+package credentials
 
 import (
 	"os"
@@ -20,7 +20,7 @@ func read(t testing.TB) string {
 	return string(content)
 }
 
-func TestOpen(t *testing.T) { // TOK-3
+func TestOpenRootCA(t *testing.T) { // TOK-3
 	bad := filepath.Join(t.TempDir(), "bad")
 	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestOpen(t *testing.T) { // TOK-3
 		{"a file of the client without certificates", "", &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: bad}}, "", bad},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, err := Open(c.path, c.client)
+			f, err := OpenRootCA(c.path, c.client)
 			switch {
 			case c.err != "":
 				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") {
@@ -58,20 +58,20 @@ func TestOpen(t *testing.T) { // TOK-3
 }
 
 // Only a file that an operator names says what pods should have, and only if it is not a copy of what was published (RCA-8).
-func TestAuthoritative(t *testing.T) {
+func TestAuthoritativeRootCA(t *testing.T) {
 	for path, want := range map[string]bool{
 		"": false, "/etc/kubernetes/pki/ca.crt": true,
 		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt":    false,
 		"/var/run/secrets/kubernetes.io//serviceaccount/./ca.crt": false,
 		"/run/secrets/kubernetes.io/serviceaccount/ca.crt":        false,
 	} {
-		if got := Authoritative(path); got != want {
+		if got := AuthoritativeRootCA(path); got != want {
 			t.Errorf("%q: %t", path, got)
 		}
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeRootCA(t *testing.T) {
 	all := read(t)
 	for _, c := range []struct {
 		path, bundle   string
@@ -83,21 +83,21 @@ func TestDescribe(t *testing.T) {
 		{"", all, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte(all)}}, "the client configuration", "; CN="},
 		{"", "x", nil, "the client configuration", "unknown: "},
 	} {
-		from, subjects := Describe(c.path, c.client, c.bundle)
+		from, subjects := DescribeRootCA(c.path, c.client, c.bundle)
 		if from != c.from || !strings.Contains(subjects, c.subjects) {
 			t.Errorf("%q, %q: from %s, of %s", c.path, c.bundle, from, subjects)
 		}
 	}
 }
 
-// FuzzParse: what is accepted is kept byte for byte, and has a certificate.
-func FuzzParse(f *testing.F) {
+// FuzzParseCertificates: what is accepted is kept byte for byte, and has a certificate.
+func FuzzParseCertificates(f *testing.F) {
 	all := read(f)
 	for _, seed := range []string{all, all[:len(all)/2], all[:100], "", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if text, err := parse(content); text != string(content) || err == nil && !strings.Contains(text, "CERTIFICATE") {
+		if text, err := parseCertificates(content); text != string(content) || err == nil && !strings.Contains(text, "CERTIFICATE") {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
