@@ -70,6 +70,7 @@ func (s source) imports() (paths []string) {
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
 	"cleanup.go", // what takes the place of a controller that is switched off
+	"sign.go",    // the keys with which it signs what a plan names
 }
 
 // decides reports whether a file of a controller, or of what controllers are made of, belongs to its planner.
@@ -143,7 +144,7 @@ func TestPlannersArePure(t *testing.T) {
 var layers = []string{
 	"pkg/manager/managertest internal/metrics",
 	"pkg/controllers/",
-	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials internal/legacytoken",
+	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials",
 	"pkg/manager",
 	"pkg/informers pkg/cluster internal/explainhttp",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",

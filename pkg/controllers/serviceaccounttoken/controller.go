@@ -12,7 +12,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials"
 	"github.com/standalone-kcm/controller-manager/internal/files"
-	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -79,8 +78,8 @@ func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
 }
 
 // parseKey reads the content of the key file.
-func (o *Options) parseKey(content []byte) (*legacytoken.Key, error) {
-	key, err := legacytoken.ParseKey(content)
+func (o *Options) parseKey(content []byte) (*signingKey, error) {
+	key, err := parseSigningKey(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
 	}

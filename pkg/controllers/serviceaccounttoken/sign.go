@@ -1,4 +1,4 @@
-package legacytoken
+package serviceaccounttoken
 
 import (
 	"crypto"
@@ -18,20 +18,20 @@ import (
 // issuer is what the API server knows these tokens by (TOK-19).
 const issuer = "kubernetes/serviceaccount"
 
-// Key signs tokens.
-type Key struct {
+// signingKey signs tokens.
+type signingKey struct {
 	private crypto.Signer
 	method  jwt.SigningMethod
 	id      string
 }
 
-// ParseKey reads a private key, RSA or ECDSA, in PEM (TOK-2).
-func ParseKey(pem []byte) (*Key, error) {
+// parseSigningKey reads a private key, RSA or ECDSA, in PEM (TOK-2).
+func parseSigningKey(pem []byte) (*signingKey, error) {
 	parsed, err := keyutil.ParsePrivateKeyPEM(pem)
 	if err != nil {
 		return nil, err
 	}
-	k := &Key{}
+	k := &signingKey{}
 	switch private := parsed.(type) {
 	case *rsa.PrivateKey:
 		k.private, k.method = private, jwt.SigningMethodRS256
@@ -59,8 +59,8 @@ func ParseKey(pem []byte) (*Key, error) {
 	return k, nil
 }
 
-// Token returns a token of the service account that is to be kept in the Secret.
-func (k *Key) Token(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
+// token returns a token of the service account that is to be kept in the Secret.
+func (k *signingKey) token(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	const prefix = "kubernetes.io/serviceaccount/"
 	t := jwt.NewWithClaims(k.method, jwt.MapClaims{
 		"iss":                           issuer,

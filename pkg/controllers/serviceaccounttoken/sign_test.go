@@ -1,4 +1,4 @@
-package legacytoken
+package serviceaccounttoken
 
 import (
 	"crypto"
@@ -57,11 +57,11 @@ func TestTokens(t *testing.T) {
 	}
 	for alg, private := range keys {
 		t.Run("TOK-18, TOK-19 "+alg, func(t *testing.T) {
-			key, err := ParseKey(encoded(t, private))
+			key, err := parseSigningKey(encoded(t, private))
 			if err != nil {
 				t.Fatal(err)
 			}
-			token, err := key.Token(account, secret)
+			token, err := key.token(account, secret)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,14 +94,14 @@ func TestKeysThatCannotSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, pem := range map[string][]byte{"an odd curve": encoded(t, small), "nothing": nil, "no PEM": []byte("x")} {
-		if _, err := ParseKey(pem); err == nil || strings.Contains(err.Error(), "\n") {
+		if _, err := parseSigningKey(pem); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// FuzzParseKey: whatever a file has, it is a key that signs tokens that can be verified, or an error.
-func FuzzParseKey(f *testing.F) {
+// FuzzSigningKey: whatever a file has, it is a key that signs tokens that can be verified, or an error.
+func FuzzSigningKey(f *testing.F) {
 	pem, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		f.Fatal(err)
@@ -114,11 +114,11 @@ func FuzzParseKey(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		key, err := ParseKey(data)
+		key, err := parseSigningKey(data)
 		if err != nil {
 			return
 		}
-		token, err := key.Token(&corev1.ServiceAccount{}, &corev1.Secret{})
+		token, err := key.token(&corev1.ServiceAccount{}, &corev1.Secret{})
 		if err != nil {
 			return // such as an RSA key that is too small
 		}
