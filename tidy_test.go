@@ -156,7 +156,7 @@ var layers = []string{
 	"internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue internal/serving/access " +
 		"internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
-		"internal/served internal/serving/answers internal/serving/problems internal/clock internal/panics",
+		"internal/served internal/serving/reply internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

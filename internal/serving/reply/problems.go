@@ -1,4 +1,4 @@
-package problems
+package reply
 
 import (
 	"sync"
@@ -10,15 +10,15 @@ import (
 // repeated is how soon another problem of one kind is logged: each request, and each look at a file, may meet it again.
 const repeated = time.Minute
 
-// Log says once what goes wrong, until it is over. The zero value logs nothing.
-type Log struct {
+// Problems say once what goes wrong, until it is over. The zero value logs nothing.
+type Problems struct {
 	logger klog.Logger
 	mu     sync.Mutex
 	told   map[string]problem // by kind
 }
 
-// NewLog returns a Log that writes to the logger.
-func NewLog(logger klog.Logger) *Log { return &Log{logger: logger} }
+// NewProblems returns problems that are written to the logger.
+func NewProblems(logger klog.Logger) *Problems { return &Problems{logger: logger} }
 
 type problem struct {
 	text string
@@ -26,7 +26,7 @@ type problem struct {
 }
 
 // Report logs err, unless that has been done. A text that changes (it may name a port) is worth a line a minute.
-func (l *Log) Report(kind string, err error, message string, keysAndValues ...any) {
+func (l *Problems) Report(kind string, err error, message string, keysAndValues ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, known := l.told[kind]
@@ -41,7 +41,7 @@ func (l *Log) Report(kind string, err error, message string, keysAndValues ...an
 }
 
 // Over forgets a problem, and tells whether there was one.
-func (l *Log) Over(kind string) bool {
+func (l *Problems) Over(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.told[kind]

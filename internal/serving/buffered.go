@@ -9,9 +9,9 @@ import (
 // mostHeld is how much of an answer is held back until its handler has ended. All answers to probes, and all refusals, are shorter.
 const mostHeld = 16 << 10
 
-// reply holds a short answer back. The handler has then ended, and has given its place back, before the answer waits for a
-// client that does not read.
-type reply struct {
+// buffered holds a short answer back. The handler has then ended, and has given its place back, before the answer waits
+// for a client that does not read.
+type buffered struct {
 	http.ResponseWriter
 	quick time.Duration // the time that the client has to read the answer; 0: that of the server
 	code  int
@@ -19,7 +19,7 @@ type reply struct {
 	begun bool // the answer is on its way
 }
 
-func (w *reply) WriteHeader(code int) {
+func (w *buffered) WriteHeader(code int) {
 	switch {
 	case code < http.StatusOK:
 		w.ResponseWriter.WriteHeader(code) // the answer is still to come
@@ -28,7 +28,7 @@ func (w *reply) WriteHeader(code int) {
 	}
 }
 
-func (w *reply) Write(p []byte) (int, error) {
+func (w *buffered) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if !w.begun && w.held.Len()+len(p) <= mostHeld {
 		return w.held.Write(p)
@@ -40,7 +40,7 @@ func (w *reply) Write(p []byte) (int, error) {
 }
 
 // send lets go what is held back.
-func (w *reply) send() error {
+func (w *buffered) send() error {
 	if w.begun {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (w *reply) send() error {
 }
 
 // FlushError implements what http.ResponseController.Flush asks for.
-func (w *reply) FlushError() error {
+func (w *buffered) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	if err := w.send(); err != nil {
 		return err
@@ -66,10 +66,10 @@ func (w *reply) FlushError() error {
 }
 
 // discard forgets an answer that has not begun.
-func (w *reply) discard() {
+func (w *buffered) discard() {
 	w.code = 0
 	w.held.Reset()
 }
 
 // Unwrap lets http.ResponseController find the rest.
-func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *buffered) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,4 +1,4 @@
-package answers
+package reply
 
 import (
 	"encoding/json"
