@@ -82,7 +82,7 @@ func (s source) decides() bool {
 
 // pureFolders are the parts of internal that planners may import, with what is below those that end with a slash. They are pure, except for
 // what the names of files tell.
-var pureFolders = []string{"internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/"}
+var pureFolders = []string{"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/"}
 
 func pure(folder string) bool {
 	folder = strings.TrimSuffix(folder, "/")
@@ -153,8 +153,8 @@ var layers = []string{
 	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection " +
 		"internal/serving/certificates",
 	"pkg/client internal/freshness internal/files internal/quota/sums",
-	"internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue internal/serving/access " +
-		"internal/serving/pages",
+	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
+		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
 		"internal/served internal/serving/reply internal/clock internal/panics",
 }

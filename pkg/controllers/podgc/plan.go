@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -98,7 +98,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	slices.SortFunc(pods, byAge)
 	inNamespace := map[string]int{}
 	for _, p := range pods {
-		if !jobutil.Tracked(p) {
+		if !workloads.Tracked(p) {
 			inNamespace[p.Namespace]++
 		}
 	}
@@ -106,7 +106,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	for _, p := range pods {
 		tooMany := s.Policy.PerNamespace > 0 && inNamespace[p.Namespace] > s.Policy.PerNamespace
 		tooOld := s.Policy.MaxAge > 0 && now.Sub(ended(p)) > s.Policy.MaxAge
-		if (tooMany || tooOld) && !jobutil.Tracked(p) {
+		if (tooMany || tooOld) && !workloads.Tracked(p) {
 			inNamespace[p.Namespace]--
 			victims = append(victims, p)
 		} else {

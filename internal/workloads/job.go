@@ -1,4 +1,4 @@
-package jobutil
+package workloads
 
 import (
 	"slices"
@@ -8,8 +8,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Finished returns the condition by which a Job has finished, the first one that is Complete or Failed; nil if it has not.
-func Finished(job *batchv1.Job) *batchv1.JobCondition {
+// JobFinished returns the condition by which a Job has finished, the first one that is Complete or Failed; nil if it
+// has not.
+func JobFinished(job *batchv1.Job) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
 			return &job.Status.Conditions[i]
@@ -21,8 +22,8 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // Tracked reports whether a pod has not been counted yet by the Job that it belongs to.
 func Tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }
 
-// Condition returns the condition of a type, nil if there is none.
-func Condition(s batchv1.JobStatus, t batchv1.JobConditionType) *batchv1.JobCondition {
+// JobCondition returns the condition of a type, nil if there is none.
+func JobCondition(s batchv1.JobStatus, t batchv1.JobConditionType) *batchv1.JobCondition {
 	i := slices.IndexFunc(s.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t })
 	if i < 0 {
 		return nil
@@ -30,9 +31,9 @@ func Condition(s batchv1.JobStatus, t batchv1.JobConditionType) *batchv1.JobCond
 	return &s.Conditions[i]
 }
 
-// IsTrue reports whether the status has the condition of a type, and it is True.
-func IsTrue(s batchv1.JobStatus, t batchv1.JobConditionType) bool {
-	c := Condition(s, t)
+// HasJobCondition reports whether the status has the condition of a type, and it is True.
+func HasJobCondition(s batchv1.JobStatus, t batchv1.JobConditionType) bool {
+	c := JobCondition(s, t)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 

@@ -1,4 +1,4 @@
-package jobutil
+package workloads
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestFinished(t *testing.T) { // TTL-21
+func TestJobFinished(t *testing.T) { // TTL-21
 	condition := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) batchv1.JobCondition {
 		return batchv1.JobCondition{Type: kind, Status: status}
 	}
@@ -26,7 +26,7 @@ func TestFinished(t *testing.T) { // TTL-21
 		{"not complete", []batchv1.JobCondition{condition("Complete", "False"), condition("Failed", "Unknown")}, ""},
 	} {
 		got := batchv1.JobConditionType("")
-		if finished := Finished(&batchv1.Job{Status: batchv1.JobStatus{Conditions: c.conditions}}); finished != nil {
+		if finished := JobFinished(&batchv1.Job{Status: batchv1.JobStatus{Conditions: c.conditions}}); finished != nil {
 			got = finished.Type
 		}
 		if got != c.want {
@@ -79,10 +79,10 @@ func TestFields(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	s := batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Suspended", Status: "False"}, {Type: "FailureTarget", Status: "True", Reason: "r"}}}
-	if c := Condition(s, "FailureTarget"); c == nil || c.Reason != "r" || Condition(s, "Failed") != nil {
+	if c := JobCondition(s, "FailureTarget"); c == nil || c.Reason != "r" || JobCondition(s, "Failed") != nil {
 		t.Errorf("%+v", c)
 	}
-	if !IsTrue(s, "FailureTarget") || IsTrue(s, "Suspended") || IsTrue(s, "Failed") {
+	if !HasJobCondition(s, "FailureTarget") || HasJobCondition(s, "Suspended") || HasJobCondition(s, "Failed") {
 		t.Error("only the condition FailureTarget is True")
 	}
 }
