@@ -82,7 +82,9 @@ func (s source) decides() bool {
 
 // pureFolders are the parts of internal that planners may import, with what is below those that end with a slash. They are pure, except for
 // what the names of files tell.
-var pureFolders = []string{"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/"}
+var pureFolders = []string{
+	"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/", "internal/cowmap",
+}
 
 func pure(folder string) bool {
 	folder = strings.TrimSuffix(folder, "/")
@@ -156,7 +158,7 @@ var layers = []string{
 	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
 		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
-		"internal/served internal/serving/reply internal/clock internal/panics",
+		"internal/served internal/serving/reply internal/cowmap internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

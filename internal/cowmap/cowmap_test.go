@@ -1,4 +1,4 @@
-package overlay
+package cowmap
 
 import (
 	"encoding/json"
