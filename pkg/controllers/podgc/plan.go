@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -256,7 +257,5 @@ func evicted(p *corev1.Pod) bool {
 
 // isOutOfService reports whether somebody has declared that the node is down for good, and it does not object (PGC-7).
 func isOutOfService(n *corev1.Node) bool {
-	return !podutil.NodeReady(n) && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeOutOfService
-	})
+	return !nodes.Ready(n) && nodes.OutOfService(n)
 }
