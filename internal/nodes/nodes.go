@@ -31,7 +31,9 @@ func ReadyChanged(n *corev1.Node) time.Time {
 	return n.CreationTimestamp.Time
 }
 
-// OutOfService reports whether somebody says that nothing runs on a node any more.
+// OutOfService reports whether somebody says that nothing runs on a node any more (AD-10, PGC-7).
 func OutOfService(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
 }

@@ -13,7 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -51,7 +51,7 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 }
 
 // ails reports whether a node is gone or not ready, which is when rules of time may apply.
-func ails(n *corev1.Node) bool { return n == nil || !podutil.NodeReady(n) }
+func ails(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
 func (k *caches) nodeNamed(name string) string {
@@ -194,7 +194,7 @@ func (k *caches) held(now time.Time) string {
 func (k *caches) count(now time.Time) (all, ailing, gone int) {
 	for n := range k.nodes.All() {
 		all++
-		if !podutil.NodeReady(n) && now.Sub(unreadySince(n)) < oldNews {
+		if !nodes.Ready(n) && now.Sub(nodes.ReadyChanged(n)) < oldNews {
 			ailing++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -258,7 +259,7 @@ func (n namer) has(now time.Time, v onNode, disableTimeout bool, held string) bo
 		return false
 	}
 	reason, _ := force(now, n.Node, time.Time{}, disableTimeout || n.Unclear)
-	return reason == "" || reason == forcedByTime && holds(now, held, unreadySince(n.Node))
+	return reason == "" || reason == forcedByTime && holds(now, held, nodes.ReadyChanged(n.Node))
 }
 
 // taken tells pods that other nodes have the volume: by the pods that use it there, of which only those of the same namespace are named (AD-52,

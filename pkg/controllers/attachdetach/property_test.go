@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -79,9 +80,11 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.Unclear != "" {
 					t.Errorf("%s goes with its node, %q", v.Name, forced)
 				}
-			case uses(live, v) && !outOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" || live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
+			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" ||
+				live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
-			case !uses(live, v) && !outOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) && epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
+			case !uses(live, v) && !nodes.OutOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) &&
+				epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
 				t.Errorf("%s goes, and the node was made anew a moment ago", v.Name)
 			case (forced != "") != uses(live, v):
 				t.Errorf("%s goes, in use: %t, %q", v.Name, uses(live, v), forced)
@@ -163,7 +166,8 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		}
 		for _, n := range s.Naming {
 			v := onNode{Name: s.Volume.Name}
-			free := !n.Needed && (outOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue && !s.DisableTimeout && !n.Unclear && s.Held == "")
+			free := !n.Needed && (nodes.OutOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue &&
+				!s.DisableTimeout && !n.Unclear && s.Held == "")
 			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free && (lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
 				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)
 			}

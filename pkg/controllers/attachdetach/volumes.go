@@ -149,8 +149,3 @@ func managed(n *corev1.Node) bool {
 	_, ok := n.Annotations[managedNode]
 	return ok
 }
-
-// outOfService reports whether somebody says that nothing runs on a node any more (AD-10).
-func outOfService(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-}
