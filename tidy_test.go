@@ -84,7 +84,7 @@ func (s source) decides() bool {
 // what the names of files tell.
 var pureFolders = []string{
 	"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/", "internal/cowmap",
-	"internal/nodes",
+	"internal/nodes", "internal/volumes",
 }
 
 func pure(folder string) bool {
@@ -159,7 +159,7 @@ var layers = []string{
 	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
 		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
-		"internal/served internal/serving/reply internal/cowmap internal/nodes internal/clock internal/panics",
+		"internal/served internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

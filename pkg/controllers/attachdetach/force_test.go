@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -93,7 +94,7 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 		b.brake.News(time.Now()) // people are told
 		for i := range 4 {
 			b.remove(nodeKind, "", fmt.Sprint("n", i))
-			b.remove(attachmentKind, "", attachment(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
+			b.remove(attachmentKind, "", volumes.AttachmentName(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
 		}
 		time.Sleep(time.Minute)
 		if held := b.brake.Holds(time.Now()); len(held) != 0 {

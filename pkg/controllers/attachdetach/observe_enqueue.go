@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -172,7 +173,8 @@ func toldOf(was, is *corev1.Node) map[string]bool {
 	listed := map[string]int{}
 	for _, n := range present(was, is) {
 		for _, a := range n.Status.VolumesAttached {
-			if name := string(a.Name); strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC) {
+			if name := string(a.Name); strings.HasPrefix(name, volumes.ISCSIPrefix) ||
+				strings.HasPrefix(name, volumes.FCPrefix) {
 				listed[name]++
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -94,7 +95,7 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 	}
 	byAttachment := map[string]string{} // the names of the volumes that are needed
 	for volume := range needed {
-		byAttachment[names(volume, name)] = volume
+		byAttachment[volumes.AttachmentOf(volume, name)] = volume
 	}
 	for _, a := range there {
 		of := cmp.Or(byAttachment[a.Name], k.nameOf(a, n))
@@ -130,7 +131,8 @@ func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode, e
 	}
 	for _, a := range n.Status.VolumesAttached {
 		name := string(a.Name)
-		if _, ok := needed[name]; !ok && (strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC)) {
+		if _, ok := needed[name]; !ok &&
+			(strings.HasPrefix(name, volumes.ISCSIPrefix) || strings.HasPrefix(name, volumes.FCPrefix)) {
 			all = append(all, onNode{Name: name, Told: true})
 		}
 	}
@@ -149,16 +151,16 @@ func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 			v = ofPV(pv)
 		}
 	}
-	if v.Name != "" && (!ours(a) || a.Name == attachment(v.Driver, v.Handle, a.Spec.NodeName)) || n == nil {
+	if v.Name != "" && (!ours(a) || a.Name == volumes.AttachmentName(v.Driver, v.Handle, a.Spec.NodeName)) || n == nil {
 		return v.Name
 	}
 	for _, name := range n.Status.VolumesInUse {
-		if names(string(name), n.Name) == a.Name {
+		if volumes.AttachmentOf(string(name), n.Name) == a.Name {
 			return string(name)
 		}
 	}
 	for _, one := range n.Status.VolumesAttached {
-		if names(string(one.Name), n.Name) == a.Name {
+		if volumes.AttachmentOf(string(one.Name), n.Name) == a.Name {
 			return string(one.Name)
 		}
 	}

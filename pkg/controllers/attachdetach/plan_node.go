@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -370,17 +371,8 @@ func lists(n *corev1.Node, v onNode) bool {
 // called reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is found by the name of its
 // VolumeAttachment.
 func (v onNode) called(name, node string) bool {
-	return name == v.Name || v.Name == "" && v.Attachment != nil && names(name, node) == v.Attachment.Name
-}
-
-// names is the name of the VolumeAttachment of a volume of CSI that the status of a node names; empty for other volumes.
-func names(volume, node string) string {
-	of, ok := strings.CutPrefix(volume, ofCSI)
-	driver, handle, found := strings.Cut(of, "^")
-	if !ok || !found {
-		return ""
-	}
-	return attachment(driver, handle, node)
+	return name == v.Name || v.Name == "" && v.Attachment != nil &&
+		volumes.AttachmentOf(name, node) == v.Attachment.Name
 }
 
 // list plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
@@ -420,7 +412,8 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
 
 // decidable reports whether this controller decides about a volume, by its name in the status of a node.
 func decidable(name string) bool {
-	return slices.ContainsFunc([]string{ofCSI, ofISCSI, ofFC}, func(kind string) bool { return strings.HasPrefix(name, kind) })
+	return slices.ContainsFunc([]string{volumes.CSIPrefix, volumes.ISCSIPrefix, volumes.FCPrefix},
+		func(kind string) bool { return strings.HasPrefix(name, kind) })
 }
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.

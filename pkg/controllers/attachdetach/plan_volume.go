@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -221,7 +222,8 @@ func (s volumeSnapshot) at() func(node string) *storagev1.VolumeAttachment {
 		byName[a.Name] = a
 	}
 	return func(node string) *storagev1.VolumeAttachment {
-		if a := byName[attachment(s.Volume.Driver, s.Volume.Handle, node)]; a != nil && a.Spec.NodeName == node {
+		a := byName[volumes.AttachmentName(s.Volume.Driver, s.Volume.Handle, node)]
+		if a != nil && a.Spec.NodeName == node {
 			return a
 		}
 		return nil
