@@ -159,7 +159,7 @@ var layers = []string{
 	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
 		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
-		"internal/served internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
+		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

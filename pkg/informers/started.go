@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/internal/served"
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 )
 
 // Started is one of the caches of a process.
@@ -17,8 +17,8 @@ type Started struct {
 	Informer cache.SharedIndexInformer
 
 	version string
-	gate    *served.Gate // nil if the API is not one that may be missing
-	waited  bool         // somebody who asked for it has not said that it may be missing
+	gate    *apis.Gate // nil if the API is not one that may be missing
+	waited  bool       // somebody who asked for it has not said that it may be missing
 }
 
 // Missing reports whether the API server does not serve the resource, and nobody waits for that.

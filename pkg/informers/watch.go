@@ -3,7 +3,7 @@ package informers
 import (
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/served"
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -15,7 +15,7 @@ type WatchOption func(*reconcile.Watch)
 // [Owners] are what it mostly is. It must be quick.
 func (s Store[T]) Watch(enqueues func(before, after plan.Object) []plan.Key, options ...WatchOption) reconcile.Watch {
 	w := reconcile.Watch{Kind: s.kind, Informer: s.informer, Enqueues: enqueues}
-	if of, ok := s.informer.(served.Informer); ok && of.Optional {
+	if of, ok := s.informer.(apis.Informer); ok && of.Optional {
 		w.Missing = of.Missing
 	}
 	for _, change := range options {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -173,7 +173,7 @@ type instance struct {
 	off         []OffState
 	accounts    []string
 	closers     []func()              // run by close, last first
-	apis        *served.APIs          // that controllers need or use
+	apis        *apis.APIs            // that controllers need or use
 	refusals    identity.Refusals     // of the lease
 	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
 	caches      caches

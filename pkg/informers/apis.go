@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/internal/served"
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 )
 
 // WithAPIs returns the same factory for somebody who does not work without some APIs, and uses others when they are served. Caches of these
@@ -25,7 +25,7 @@ func (f *Factory) mayLack(resource schema.GroupVersionResource) bool {
 }
 
 // gate returns the gate of a cache; nil if the API is not one that may be missing.
-func (f *Factory) gate(resource schema.GroupVersionResource) *served.Gate {
+func (f *Factory) gate(resource schema.GroupVersionResource) *apis.Gate {
 	if f.all.client == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (f *Factory) of(resource schema.GroupVersionResource) informers.SharedInfor
 // gated returns the informer as one whose API may be missing, if it is one.
 func (f *Factory) gated(resource schema.GroupVersionResource, informer cache.SharedIndexInformer) cache.SharedIndexInformer {
 	if gate := f.gate(resource); gate != nil {
-		return served.Informer{SharedIndexInformer: informer, Gate: gate, Optional: slices.Contains(f.uses, resource)}
+		return apis.Informer{SharedIndexInformer: informer, Gate: gate, Optional: slices.Contains(f.uses, resource)}
 	}
 	return informer
 }
@@ -53,7 +53,7 @@ func (f *Factory) gated(resource schema.GroupVersionResource, informer cache.Sha
 // Missing reports whether the API server does not serve the kind, as far as is known. The cache is then empty, or holds what it did when the
 // API was served last. It is always false of kinds that no controller declares that it needs or uses.
 func (s Store[T]) Missing() bool {
-	of, ok := s.informer.(served.Informer)
+	of, ok := s.informer.(apis.Informer)
 	return ok && of.Missing()
 }
 
