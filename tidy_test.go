@@ -158,7 +158,7 @@ var layers = []string{
 	"pkg/client internal/freshness internal/files internal/quota/sums",
 	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
 		"internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging " +
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/circuit internal/paging " +
 		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
 }
 

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/guard"
+	"github.com/standalone-kcm/controller-manager/internal/circuit"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
@@ -17,7 +17,7 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	if err != nil {
 		return Failing
 	}
-	defer ended(guard.ErrUnknown) // if it panics
+	defer ended(circuit.ErrUnknown) // if it panics
 	limited, cancel := context.WithTimeout(ctx, ListWithin)
 	defer cancel()
 	comparison := x.sums.Compare(of, namespace)
@@ -26,7 +26,7 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	err = reader.List(limited, m, namespace, metav1.ListOptions{}, list)
 	failure := limited.Err()
 	if ctx.Err() != nil { // whoever has asked has given up
-		failure = guard.ErrUnknown
+		failure = circuit.ErrUnknown
 	}
 	ended(failure)
 	if err != nil {

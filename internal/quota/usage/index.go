@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/circuit"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
@@ -70,7 +70,7 @@ type Index struct {
 	devices devices
 	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so that it does not keep
 	// all workers from other quotas.
-	lists guard.Guard[schema.GroupResource]
+	lists circuit.Breaker[schema.GroupResource]
 	wake  chan struct{} // some quota names a resource that was not wanted
 
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-package guard
+package circuit
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Guard admits requests to APIs, each of which has a key, such as its group or the kind of its objects. Its fields must not be changed once
-// it is used.
-type Guard[K comparable] struct {
+// Breaker admits requests to APIs, each of which has a key, such as its group or the kind of its objects. Its fields
+// must not be changed once it is used.
+type Breaker[K comparable] struct {
 	// Slow is how long a request may take before no other one of its key is admitted besides it; zero for any time.
 	Slow time.Duration
 	// Patience is for how long all requests of a key must have failed before it counts as failing.
@@ -41,26 +41,26 @@ var ErrUnknown = errors.New("the request was given up")
 // Begin admits a request. Otherwise the error is [ErrBusy], or how the last request has failed. The caller calls end when the request has
 // ended: with an error if the API has failed, and with nil if it has answered, if only by an error of its own. Only the first call counts, so
 // that a deferred one with [ErrUnknown] ends a request that panics.
-func (g *Guard[K]) Begin(key K) (end func(failure error), err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.keys == nil {
-		g.keys = map[K]*requests{}
+func (b *Breaker[K]) Begin(key K) (end func(failure error), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.keys == nil {
+		b.keys = map[K]*requests{}
 	}
-	r := g.keys[key]
+	r := b.keys[key]
 	if r == nil {
 		r = &requests{}
-		g.keys[key] = r
+		b.keys[key] = r
 	}
 	now := time.Now()
 	switch {
-	case g.Slow > 0 && r.running > 0 && now.Sub(r.since) > g.Slow:
+	case b.Slow > 0 && r.running > 0 && now.Sub(r.since) > b.Slow:
 		return nil, ErrBusy
-	case r.err != nil && now.Sub(r.failing) >= g.Patience:
+	case r.err != nil && now.Sub(r.failing) >= b.Patience:
 		if now.Before(r.next) {
 			return nil, r.err
 		}
-		r.next = now.Add(g.Turn)
+		r.next = now.Add(b.Turn)
 	}
 	if r.running == 0 {
 		r.since = now
@@ -68,17 +68,17 @@ func (g *Guard[K]) Begin(key K) (end func(failure error), err error) {
 	r.running++
 	ended := false
 	return func(failure error) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if !ended {
 			ended = true
-			g.end(key, r, now, failure)
+			b.end(key, r, now, failure)
 		}
 	}, nil
 }
 
 // end is called under the lock.
-func (g *Guard[K]) end(key K, r *requests, began time.Time, failure error) {
+func (b *Breaker[K]) end(key K, r *requests, began time.Time, failure error) {
 	now := time.Now()
 	r.running--
 	r.since = now
@@ -93,11 +93,11 @@ func (g *Guard[K]) end(key K, r *requests, began time.Time, failure error) {
 				r.failing = r.answered
 			}
 		}
-		if r.err = failure; g.Pause > 0 {
-			r.next = now.Add(g.Pause)
+		if r.err = failure; b.Pause > 0 {
+			r.next = now.Add(b.Pause)
 		}
 	}
 	if r.running == 0 && r.err == nil {
-		delete(g.keys, key)
+		delete(b.keys, key)
 	}
 }

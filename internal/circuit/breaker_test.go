@@ -1,4 +1,4 @@
-package guard
+package circuit
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 var errDown = errors.New("down")
 
 // admits reports whether a request of the API is admitted, and ends it at once, with what it is told.
-func admits(t *testing.T, g *Guard[string], failure error) bool {
+func admits(t *testing.T, g *Breaker[string], failure error) bool {
 	t.Helper()
 	end, err := g.Begin("api")
 	if err != nil {
@@ -20,7 +20,7 @@ func admits(t *testing.T, g *Guard[string], failure error) bool {
 	return true
 }
 
-func begin(t *testing.T, g *Guard[string], key string) func(error) {
+func begin(t *testing.T, g *Breaker[string], key string) func(error) {
 	t.Helper()
 	end, err := g.Begin(key)
 	if err != nil {
@@ -29,7 +29,7 @@ func begin(t *testing.T, g *Guard[string], key string) func(error) {
 	return end
 }
 
-func refuses(t *testing.T, g *Guard[string], want error) {
+func refuses(t *testing.T, g *Breaker[string], want error) {
 	t.Helper()
 	if _, err := g.Begin("api"); !errors.Is(err, want) {
 		t.Fatalf("%v, want %v", err, want)
@@ -39,7 +39,7 @@ func refuses(t *testing.T, g *Guard[string], want error) {
 // A request ends once, so that whoever may panic can have its end deferred.
 func TestEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard[string]{Slow: time.Second, Pause: time.Minute}
+		g := &Breaker[string]{Slow: time.Second, Pause: time.Minute}
 		first, second := begin(t, g, "api"), begin(t, g, "api")
 		first(nil)
 		first(errDown)
@@ -56,7 +56,7 @@ func TestEndsOnce(t *testing.T) {
 // While a request is slow, no other one waits for the same.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard[string]{Slow: time.Second}
+		g := &Breaker[string]{Slow: time.Second}
 		slow := begin(t, g, "api")
 		time.Sleep(time.Second)
 		quick := begin(t, g, "api")
@@ -79,7 +79,7 @@ func TestSlow(t *testing.T) {
 // After a failure there is a pause. Then all are admitted again.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard[string]{Pause: 10 * time.Second}
+		g := &Breaker[string]{Pause: 10 * time.Second}
 		end := begin(t, g, "api")
 		time.Sleep(time.Second)
 		end(errDown)
@@ -100,7 +100,7 @@ func TestPause(t *testing.T) {
 // While an API fails, one request is admitted after another.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard[string]{Pause: 5 * time.Second, Turn: time.Minute}
+		g := &Breaker[string]{Pause: 5 * time.Second, Turn: time.Minute}
 		end := begin(t, g, "api")
 		time.Sleep(time.Second)
 		end(errDown)
@@ -128,7 +128,7 @@ func TestTurns(t *testing.T) {
 // about the time since the answer only.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard[string]{Patience: time.Minute, Turn: 20 * time.Second}
+		g := &Breaker[string]{Patience: time.Minute, Turn: 20 * time.Second}
 		early := begin(t, g, "api")
 		time.Sleep(30 * time.Second)
 		if !admits(t, g, nil) {
