@@ -59,7 +59,7 @@ func (s Store[T]) Missing() bool {
 
 // waitForGated waits for the caches of APIs that may be missing, but are not. It returns false if ctx ends before.
 func (f *Factory) waitForGated(ctx context.Context) bool {
-	for _, c := range AllStarted(f) {
+	for _, c := range CacheStatuses(f) {
 		if c.gate == nil {
 			continue
 		}

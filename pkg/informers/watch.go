@@ -49,5 +49,5 @@ func Ignoring(ignore func(added plan.Object) bool) WatchOption {
 	return func(w *reconcile.Watch) { w.Ignore = ignore }
 }
 
-// Nothing enqueues no key: the objects are only looked up.
-func Nothing(_, _ plan.Object) []plan.Key { return nil }
+// None enqueues no key: the objects are only looked up.
+func None(_, _ plan.Object) []plan.Key { return nil }

@@ -120,7 +120,7 @@ func (m *instance) buildMetadata() error {
 	}
 	m.caches.Metadata = metadata.New(client)
 	m.caches.Metadata.UseCaches(func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
-		return informers.StartedOf(m.informers, resource)
+		return informers.StartedInformer(m.informers, resource)
 	})
 	m.caches.Metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.caches.Metadata.Shutdown)

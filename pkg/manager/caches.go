@@ -19,12 +19,12 @@ const metadataStalled = 15 * time.Minute
 type caches struct {
 	Liveness *listwatch.Liveness // of the watches of objects
 	Metadata *metadata.Informers // nil for none
-	started  atomic.Pointer[[]informers.Started]
+	started  atomic.Pointer[[]informers.CacheStatus]
 }
 
 // SetStarted notes the caches of a factory that has been started.
 func (c *caches) SetStarted(f *informers.Factory) {
-	all := informers.AllStarted(f)
+	all := informers.CacheStatuses(f)
 	c.started.Store(&all)
 }
 
@@ -85,9 +85,9 @@ func (c *caches) States() (all []CacheState) {
 }
 
 // served lists the caches whose APIs are served; none before they are started.
-func (c *caches) served() []informers.Started {
+func (c *caches) served() []informers.CacheStatus {
 	if all := c.started.Load(); all != nil {
-		return slices.DeleteFunc(slices.Clone(*all), informers.Started.Missing)
+		return slices.DeleteFunc(slices.Clone(*all), informers.CacheStatus.Missing)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (c *caches) metadataOnly() []metadata.State {
 		return nil
 	}
 	return slices.DeleteFunc(c.Metadata.States(), func(s metadata.State) bool {
-		return slices.ContainsFunc(c.served(), func(one informers.Started) bool {
+		return slices.ContainsFunc(c.served(), func(one informers.CacheStatus) bool {
 			return one.Name == s.Resource.GroupResource().String()
 		})
 	})

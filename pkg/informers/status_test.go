@@ -17,7 +17,7 @@ func TestStartedCachesAreNamedByGroup(t *testing.T) {
 	defer f.Shutdown()
 	defer cancel()
 	f.StartWithContext(ctx)
-	all := AllStarted(f)
+	all := CacheStatuses(f)
 	if len(all) != 2 || all[0].Resource != "deployments.apps" || all[1].Resource != "pods" {
 		t.Errorf("%+v", all)
 	}

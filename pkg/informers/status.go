@@ -10,8 +10,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/apis"
 )
 
-// Started is one of the caches of a process.
-type Started struct {
+// CacheStatus is one of the caches of a process.
+type CacheStatus struct {
 	Resource string // with its group: "pods" for the core group, "deployments.apps" for others
 	Name     string // in metrics and health checks; the resource, and with a field selector what is selected of it
 	Informer cache.SharedIndexInformer
@@ -22,10 +22,10 @@ type Started struct {
 }
 
 // Missing reports whether the API server does not serve the resource, and nobody waits for that.
-func (s Started) Missing() bool { return !s.waited && s.gate.Missing() }
+func (s CacheStatus) Missing() bool { return !s.waited && s.gate.Missing() }
 
-// AllStarted lists the caches of a factory that have been started, by name.
-func AllStarted(f *Factory) (all []Started) {
+// CacheStatuses lists the caches of a factory that have been started, by name.
+func CacheStatuses(f *Factory) (all []CacheStatus) {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	if !f.all.started {
@@ -37,8 +37,9 @@ func AllStarted(f *Factory) (all []Started) {
 	return all
 }
 
-// StartedOf returns the cache of all objects of a resource, in that version, if it has been started; otherwise nil.
-func StartedOf(f *Factory, resource schema.GroupVersionResource) cache.SharedIndexInformer {
+// StartedInformer returns the cache of all objects of a resource, in that version, if it has been started; otherwise
+// nil.
+func StartedInformer(f *Factory, resource schema.GroupVersionResource) cache.SharedIndexInformer {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	c, ok := f.all.caches[cacheName(resource.GroupResource().String(), "")]
