@@ -165,7 +165,7 @@ func (s *brakeSet) look(ctx context.Context, recorder record.EventRecorder) {
 		s.tellReleases(logger, now, lease.Annotations, tell)
 	}
 	for _, m := range s.all {
-		held, ended := m.News(now)
+		held, ended := m.Events(now)
 		for _, h := range held {
 			logger.Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
 			tell(corev1.EventTypeWarning, "BrakeHolds",

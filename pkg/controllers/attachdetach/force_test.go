@@ -91,7 +91,7 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 		if held := b.brake.Holds(time.Now()); len(held) != 1 {
 			b.Errorf("%+v", held)
 		}
-		b.brake.News(time.Now()) // people are told
+		b.brake.Events(time.Now()) // people are told
 		for i := range 4 {
 			b.remove(nodeKind, "", fmt.Sprint("n", i))
 			b.remove(attachmentKind, "", volumes.AttachmentName(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
@@ -100,7 +100,7 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 		if held := b.brake.Holds(time.Now()); len(held) != 0 {
 			b.Errorf("%+v", held)
 		}
-		if _, ended := b.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
+		if _, ended := b.brake.Events(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
 			b.Errorf("%+v", ended)
 		}
 		before := b.brake
