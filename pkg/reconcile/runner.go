@@ -126,5 +126,5 @@ func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
 func (r *Runner[S, D, M]) debounce(s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
-	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Some)
+	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Snapshot)
 }
