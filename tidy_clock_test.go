@@ -40,7 +40,7 @@ var deadlines = map[string]string{
 	"internal/credentials/bootstraptoken":              "tokens expire by the wall clock",
 	"internal/workloads/podutil":                       "seconds since a kubelet has said that a pod is ready",
 	"internal/workloads/replicas":                      "own, and ages of pods",
-	"internal/policy/quota":                            "charges of pods that the API server has given a time to end",
+	"internal/quota":                                   "charges of pods that the API server has given a time to end",
 }
 
 // comparesTimes finds comparisons with the present time.
@@ -50,7 +50,7 @@ func TestDeadlines(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {
 		folder := path.Dir(s.path)
-		if s.isTest() || !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder+"/") {
+		if s.isTest() || !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder) {
 			continue
 		}
 		text, err := os.ReadFile(s.path)

@@ -70,6 +70,7 @@ func (s source) imports() (paths []string) {
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
 	"cleanup.go", // what takes the place of a controller that is switched off
+	"sign.go",    // the keys with which it signs what a plan names
 }
 
 // decides reports whether a file of a controller, or of what controllers are made of, belongs to its planner.
@@ -79,11 +80,18 @@ func (s source) decides() bool {
 	return controller && !s.isTest() && !slices.Contains(meetsTheWorld, base) && !observes(base) && !runs(base)
 }
 
-// pureFolders are the parts of internal that planners may import. Everything below them is pure, except for what the names of files tell.
-var pureFolders = []string{"internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/"}
+// pureFolders are the parts of internal that planners may import, with what is below those that end with a slash. They are pure, except for
+// what the names of files tell.
+var pureFolders = []string{
+	"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/", "internal/cowmap",
+	"internal/nodes", "internal/volumes",
+}
 
 func pure(folder string) bool {
-	return slices.ContainsFunc(pureFolders, func(prefix string) bool { return strings.HasPrefix(folder, prefix) })
+	folder = strings.TrimSuffix(folder, "/")
+	return slices.ContainsFunc(pureFolders, func(one string) bool {
+		return folder == one || strings.HasSuffix(one, "/") && strings.HasPrefix(folder, one)
+	})
 }
 
 // runs reports whether a file of that name belongs to a controller that is run by itself, and not by package reconcile.
@@ -139,18 +147,19 @@ func TestPlannersArePure(t *testing.T) {
 var layers = []string{
 	"pkg/manager/managertest internal/metrics",
 	"pkg/controllers/",
-	"internal/workloads/replicas internal/workloads/scale internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
+	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials",
 	"pkg/manager",
-	"internal/health/caches",
-	"pkg/informers pkg/cluster internal/explainhttp internal/health/queues internal/election internal/brakes",
+	"pkg/informers pkg/cluster internal/explainhttp",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
-	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection internal/serving/certificates",
-	"pkg/client internal/freshness internal/files internal/usage/sums",
-	"internal/worker",
-	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems internal/clock internal/panics",
+	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection " +
+		"internal/serving/certificates",
+	"pkg/client internal/freshness internal/files internal/quota/sums",
+	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
+		"internal/serving/access internal/serving/pages",
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/circuit internal/paging " +
+		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
@@ -428,7 +437,10 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/tainteviction/observe.go":                   "when this process could not read a node",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
 		"internal/workloads/replicas/metrics.go":                     "metrics",
-	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/")
+		"internal/quota/sums/sums.go":                                "when this process has seen that a quota or an object has come",
+		"internal/quota/usage/index.go":                              "when this process has asked, and counted anew",
+		"internal/quota/usage/watches.go":                            "when this process has asked, and begun to watch",
+	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/quota/", "internal/credentials/")
 }
 
 // An answer 404 need not be about the object: a load balancer gives it, or a server that does not serve the path yet. Only client.IsAbsent tells

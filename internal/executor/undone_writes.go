@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -80,7 +79,7 @@ var pods = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // sumOfUpdate is the sum of what an update changes.
 func (c *unlessUndone) sumOfUpdate() (uint64, error) {
-	difference, err := patch.Form{Kind: c.m.GroupVersionKind, Strategic: c.m.BuiltIn}.Difference(c.s.Old, c.s.New)
+	difference, err := c.m.Difference(c.s.Old, c.s.New, client.WriteOptions{})
 	return c.sum(difference), err
 }
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // NewClient returns a client for informers. Of answers in protobuf it decodes only what the projection keeps, so that whole
@@ -46,15 +46,15 @@ type Client struct {
 	coalescing *http.Client // for kinds that change all the time, and none of whose changes is urgent
 	projection *projection.Projection
 	liveness   *Liveness
-	apis       *served.APIs
+	apis       *apis.APIs
 	Rollbacks
 }
 
 // FollowAPIs sets what knows which APIs may be missing. It must be called before anything is listed.
-func (c *Client) FollowAPIs(apis *served.APIs) { c.apis = apis }
+func (c *Client) FollowAPIs(a *apis.APIs) { c.apis = a }
 
 // Gate returns what holds back a cache of the resource while that is not served, by the name of the cache; nil if nobody follows the resource.
-func (c *Client) Gate(resource schema.GroupVersionResource, name string) *served.Gate {
+func (c *Client) Gate(resource schema.GroupVersionResource, name string) *apis.Gate {
 	return c.apis.Gate(resource, name)
 }
 

@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/paging"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
@@ -37,7 +37,7 @@ func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
 	for {
 		answer, err := try(ctx, o)
-		if err == nil || ctx.Err() != nil || !transient(err, o) || s.Gate != nil && served.NotFound(err) {
+		if err == nil || ctx.Err() != nil || !transient(err, o) || s.Gate != nil && apis.NotFound(err) {
 			return answer, err
 		}
 		s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
@@ -77,7 +77,7 @@ type Source struct {
 	Resource  string // with its group, as "pods" or "deployments.apps"
 	Activity  *Activity
 	Rollbacks *Rollbacks
-	Gate      *served.Gate // of an API that may be missing; nil for others
+	Gate      *apis.Gate // of an API that may be missing; nil for others
 	// Fresh: a list is never older than what is known already, so that new objects are not taken for gone.
 	Fresh bool
 
@@ -100,7 +100,8 @@ func New[L runtime.Object](
 			if s.Fresh && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
-			answer, err := served.Do(ctx, s.Gate, false, func() (L, error) { return retry(ctx, s, o, track(s, "list", listing(s, list))) })
+			answer, err := apis.Do(ctx, s.Gate, false,
+				func() (L, error) { return retry(ctx, s, o, track(s, "list", listing(s, list))) })
 			if err != nil {
 				return nil, err
 			}
@@ -114,7 +115,7 @@ func New[L runtime.Object](
 			return answer, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := served.Do(ctx, s.Gate, o.SendInitialEvents == nil, func() (watch.Interface, error) {
+			w, err := apis.Do(ctx, s.Gate, o.SendInitialEvents == nil, func() (watch.Interface, error) {
 				return retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
 			})
 			if err != nil {

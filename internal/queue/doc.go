@@ -4,5 +4,6 @@
 // that nobody's keys, whatever they are, keep somebody else's waiting. [Slots] bound requests under way, and are handed out by the same turns.
 //
 // [New] makes a queue, which also registers its metrics. Workers call Get and Done, as with any workqueue; whoever adds a key may say
-// how urgent it is, and whose.
+// how urgent it is, and whose. A [Pool] is a queue with its workers, and knows what each of them is doing: requests that are made with
+// the context of a worker are its progress ([Progress]).
 package queue

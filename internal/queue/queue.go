@@ -95,5 +95,5 @@ func (q *Queue[K]) Waiting() (n int, since time.Time) { return q.storage.waiting
 // LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks at each namespace.
 func (q *Queue[K]) LongestWait() time.Duration { return q.storage.longestWait() }
 
-// Some returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.
-func (q *Queue[K]) Some(n int) []K { return q.storage.some(n) }
+// Snapshot returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.
+func (q *Queue[K]) Snapshot(n int) []K { return q.storage.snapshot(n) }

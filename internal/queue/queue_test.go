@@ -228,18 +228,18 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Some is for counting: each key at most once, and no more than asked for.
-func TestSome(t *testing.T) {
+// Snapshot is for counting: each key at most once, and no more than asked for.
+func TestSnapshot(t *testing.T) {
 	q := New("test", NamespaceOf)
 	defer q.ShutDown()
-	if got := q.Some(3); len(got) != 0 {
+	if got := q.Snapshot(3); len(got) != 0 {
 		t.Errorf("%v of an empty queue", got)
 	}
 	for _, name := range []string{"a", "b", "b", "c"} {
 		q.Add(plan.Key{Name: name})
 	}
 	for n, want := range []int{0, 1, 2, 3, 3} {
-		got := q.Some(n)
+		got := q.Snapshot(n)
 		if slices.SortFunc(got, func(a, b plan.Key) int { return strings.Compare(a.Name, b.Name) }); len(slices.Compact(got)) != want {
 			t.Errorf("%d keys: got %v", n, got)
 		}

@@ -154,8 +154,8 @@ func (s *storage[K]) longestWait() (longest time.Duration) {
 	return longest
 }
 
-// some returns n of the queued keys, or all if there are fewer, in no particular order.
-func (s *storage[K]) some(n int) []K {
+// snapshot returns n of the queued keys, or all if there are fewer, in no particular order.
+func (s *storage[K]) snapshot(n int) []K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keys := make([]K, 0, min(n, len(s.queued)))

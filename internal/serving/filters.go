@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving/answers"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing to keep (MH-4).
 func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
 	next := newRoutes(handlers)
 	return http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
-		w := &reply{ResponseWriter: inner, quick: s.config.Limits.QuickTimeout}
+		w := &buffered{ResponseWriter: inner, quick: s.config.Limits.QuickTimeout}
 		release, ok := s.all.take(r.RemoteAddr)
 		if !ok {
 			panic(http.ErrAbortHandler) // the server ends
@@ -51,7 +51,7 @@ func (s *Server) logPanic(r *http.Request, cause any) {
 
 // answer finds out who asks, and whether they may (MH-2, MH-3), and lets the handler answer who may. All places have been given back
 // when it returns, and the answer, if it is short, has not been sent yet.
-func (s *Server) answer(w *reply, r *http.Request, next http.Handler) {
+func (s *Server) answer(w *buffered, r *http.Request, next http.Handler) {
 	s.connections.began(r.Context())
 	defer s.connections.ended(r.Context())
 	if r.ContentLength != 0 {
@@ -98,7 +98,7 @@ func endConnection(w http.ResponseWriter, r *http.Request) {
 
 func tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
-	answers.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
+	reply.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
 }
 
 // authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to be asked.
@@ -124,7 +124,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, probe bool
 		s.logger.V(2).Info("Unable to authenticate the request", "path", cut(r.URL.Path), "reason", err.Error())
 	}
 	endConnection(w, r)
-	answers.Refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
+	reply.Refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, who user.Info
 		if reason != "" {
 			message += ": " + cut(reason)
 		}
-		answers.Refuse(w, metav1.StatusReasonForbidden, message)
+		reply.Refuse(w, metav1.StatusReasonForbidden, message)
 		return false
 	}
 	return true

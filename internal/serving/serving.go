@@ -17,7 +17,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/serving/access"
 	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
-	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // Config is all that a server needs to know.
@@ -80,7 +80,7 @@ func DefaultLimits() Limits {
 type Server struct {
 	config       Config
 	logger       klog.Logger
-	problems     *problems.Log
+	problems     *reply.Problems
 	listener     net.Listener
 	http         *http.Server
 	certificates *certificates.Set   // of one goroutine, which reloads it, once the server runs
@@ -106,7 +106,7 @@ func newServer(c Config, logger klog.Logger) *Server {
 	return &Server{
 		config:      c,
 		logger:      logger,
-		problems:    problems.NewLog(logger),
+		problems:    reply.NewProblems(logger),
 		connections: connections{limit: l.Connections},
 		closed:      make(chan struct{}),
 

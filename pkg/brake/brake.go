@@ -12,15 +12,18 @@ import (
 type Budget struct {
 	// Share of the objects that exist: to remove more than that is out of the ordinary. Zero: 0.5; negative: there is no brake.
 	Share float64
-	// Least: of fewer objects than this, any number is ordinary. Zero: 5; negative: no number of objects is that small.
-	Least int
+	// MinObjects: of fewer objects than this, any number is ordinary. Zero: 5; negative: no number of objects is that
+	// small.
+	MinObjects int
 }
 
 // Exceeded reports whether it is out of the ordinary to remove n of a number of objects.
 func (b Budget) Exceeded(n, of int) bool { return b.applies(of) && float64(n) > b.share()*float64(of) }
 
 // applies reports whether there may be a number out of the ordinary at all.
-func (b Budget) applies(of int) bool { return b.share() >= 0 && of >= cmp.Or(b.Least, 5) && of > 0 }
+func (b Budget) applies(of int) bool {
+	return b.share() >= 0 && of >= cmp.Or(b.MinObjects, 5) && of > 0
+}
 
 func (b Budget) share() float64 { return cmp.Or(b.Share, 0.5) }
 
@@ -48,9 +51,9 @@ type Release struct {
 	Cause Cause
 }
 
-// Lasting is how long something must have been held before anybody is told. Most of what cannot be proved at once can be proved a moment later,
-// and nobody should be woken for that.
-const Lasting = 30 * time.Second
+// MinHeld is how long something must have been held before anybody is told. Most of what cannot be proved at once can
+// be proved a moment later, and nobody should be woken for that.
+const MinHeld = 30 * time.Second
 
 // Brake is that of one controller. Its methods may be called from several goroutines.
 type Brake struct {
@@ -195,15 +198,16 @@ func (b *Brake) Holds(now time.Time) (all []Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range b.holds {
-		if h.cause == "" && now.Sub(h.Since) >= Lasting {
+		if h.cause == "" && now.Sub(h.Since) >= MinHeld {
 			all = append(all, h.Hold)
 		}
 	}
 	return sorted(all)
 }
 
-// News returns what people are to be told of: what is held since longer than [Lasting], and what of this has ended, each once.
-func (b *Brake) News(now time.Time) (held []Hold, ended []Release) {
+// Events returns what people are to be told of: what is held since longer than [MinHeld], and what of this has ended,
+// each once.
+func (b *Brake) Events(now time.Time) (held []Hold, ended []Release) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for what, h := range b.holds {
@@ -211,7 +215,7 @@ func (b *Brake) News(now time.Time) (held []Hold, ended []Release) {
 		case h.cause != "":
 			ended = append(ended, Release{h.Hold, h.cause})
 			delete(b.holds, what)
-		case !h.told && now.Sub(h.Since) >= Lasting:
+		case !h.told && now.Sub(h.Since) >= MinHeld:
 			h.told = true
 			held = append(held, h.Hold)
 		}

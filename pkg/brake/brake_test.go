@@ -27,9 +27,9 @@ func TestExceeded(t *testing.T) {
 		{"a tenth", Budget{Share: 0.1}, 11, 100, true},
 		{"all, and that is allowed", Budget{Share: 1}, 100, 100, false},
 		{"switched off", Budget{Share: -1}, 100, 100, false},
-		{"a hundred are a few", Budget{Least: 101}, 100, 100, false},
-		{"nothing is small", Budget{Least: -1}, 1, 1, true},
-		{"nothing is small, and there is nothing", Budget{Least: -1}, 0, 0, false},
+		{"a hundred are a few", Budget{MinObjects: 101}, 100, 100, false},
+		{"nothing is small", Budget{MinObjects: -1}, 1, 1, true},
+		{"nothing is small, and there is nothing", Budget{MinObjects: -1}, 0, 0, false},
 	} {
 		if got := row.budget.Exceeded(row.n, row.of); got != row.want {
 			t.Errorf("%s: %t", row.name, got)
@@ -40,7 +40,7 @@ func TestExceeded(t *testing.T) {
 // To remove more, or of fewer that are not too few, never makes it ordinary. A brake that is released never trips.
 func TestMoreIsNeverLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := Budget{Share: rapid.Float64Range(0, 1).Draw(t, "share"), Least: rapid.IntRange(0, 20).Draw(t, "least")}
+		b := Budget{Share: rapid.Float64Range(0, 1).Draw(t, "share"), MinObjects: rapid.IntRange(0, 20).Draw(t, "least")}
 		of := rapid.IntRange(0, 1000).Draw(t, "of")
 		n := rapid.IntRange(0, of).Draw(t, "n")
 		more := rapid.IntRange(n, of).Draw(t, "more")
@@ -59,7 +59,7 @@ func TestMoreIsNeverLess(t *testing.T) {
 }
 
 // Whatever is held and released: what is told began before it ended, each once, and only what has lasted.
-func TestNews(t *testing.T) {
+func TestEvents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, at := New(Budget{}), now
 		held, told := map[string]time.Time{}, map[string]bool{}
@@ -78,9 +78,9 @@ func TestNews(t *testing.T) {
 				b.Release(what, ByProof)
 				delete(held, what)
 			case 2:
-				began, ended := b.News(at)
+				began, ended := b.Events(at)
 				for _, h := range began {
-					if since, ok := held[h.What]; !ok || told[h.What] || at.Sub(since) < Lasting {
+					if since, ok := held[h.What]; !ok || told[h.What] || at.Sub(since) < MinHeld {
 						t.Fatalf("told of %+v at %s, held since %s", h, at, since)
 					}
 					told[h.What] = true
@@ -114,14 +114,15 @@ func TestCauses(t *testing.T) {
 		b.Hold(now, "b", "first")
 		b.Hold(now.Add(time.Second), "b", "then")
 		b.Hold(now, "a", "too")
-		if all := b.Holds(now.Add(Lasting)); !slices.Equal(all, []Hold{{"a", "too", now}, {"b", "then", now}}) || len(b.Holds(now.Add(Lasting-1))) > 0 {
+		if all := b.Holds(now.Add(MinHeld)); !slices.Equal(all, []Hold{{"a", "too", now}, {"b", "then", now}}) ||
+			len(b.Holds(now.Add(MinHeld-1))) > 0 {
 			t.Errorf("holds %v", all)
 		}
-		b.News(now.Add(time.Minute))
+		b.Events(now.Add(time.Minute))
 		b.SetReleased(row.released)
 		b.Release("b", row.cause)
 		b.Release("b", NothingLeft) // it is over
-		if _, ended := b.News(now.Add(time.Minute)); len(ended) != 1 || ended[0].Cause != row.want {
+		if _, ended := b.Events(now.Add(time.Minute)); len(ended) != 1 || ended[0].Cause != row.want {
 			t.Errorf("%+v: %v", row, ended)
 		}
 	}
@@ -173,25 +174,26 @@ func TestInheritedIsTold(t *testing.T) {
 		t.Errorf("noted %v", all)
 	}
 	b.Hold(now, "again", "why")
-	if held, ended := b.News(now); len(held) != 1 || held[0] != (Hold{"again", "why", since}) || len(ended) > 0 {
+	if held, ended := b.Events(now); len(held) != 1 || held[0] != (Hold{"again", "why", since}) || len(ended) > 0 {
 		t.Errorf("told: %v %v", held, ended)
 	}
 	b.Release("again", ByProof)
 	if all := b.Noted(now); len(all) != 1 || all[0].What != "never" {
 		t.Errorf("noted %v", all)
 	}
-	b.News(now)
+	b.Events(now)
 	b.Hold(now.Add(time.Minute), "again", "why")
 	if all := b.Noted(now.Add(time.Minute)); len(all) != 2 || all[0].Since != now.Add(time.Minute) {
 		t.Errorf("noted %v, though it was released meanwhile", all)
 	}
-	if _, ended := b.News(now.Add(39 * time.Minute)); len(ended) > 0 {
+	if _, ended := b.Events(now.Add(39 * time.Minute)); len(ended) > 0 {
 		t.Errorf("ended: %v", ended)
 	}
-	if _, ended := b.News(now.Add(40 * time.Minute)); len(ended) != 1 || ended[0] != (Release{Hold{What: "never", Since: since}, NothingLeft}) {
+	if _, ended := b.Events(now.Add(40 * time.Minute)); len(ended) != 1 ||
+		ended[0] != (Release{Hold{What: "never", Since: since}, NothingLeft}) {
 		t.Errorf("ended: %v", ended)
 	}
-	if _, ended := b.News(now.Add(50 * time.Minute)); len(ended) > 0 {
+	if _, ended := b.Events(now.Add(50 * time.Minute)); len(ended) > 0 {
 		t.Errorf("ended again: %v", ended)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
@@ -85,9 +84,9 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		return c.Update(ctx, m, after, o)
 	case MethodApply:
 		kind = types.ApplyPatchType
-		data, err = patch.Applied(m.GroupVersionKind, after)
+		data, err = m.Applied(after)
 	case MethodPatch, "":
-		data, err = patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Version: o.Version, Touch: o.Touch}.Difference(before, after)
+		data, err = m.Difference(before, after, o)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}

@@ -8,6 +8,7 @@
 //     [RequestTimeout], and writes are answered with metadata only.
 //   - [Change] turns an object as it was observed into the object as it should be, by update, patch or apply. [MethodFor]
 //     derives from declared rights which of them a controller may use. No difference, no request.
+//     [Mapping.Difference] and [Mapping.Applied] make the bodies of patches.
 //
 // Built-in kinds travel as the configuration says (protobuf by default) and are changed by strategic merge patches. Custom
 // resources, and the kinds of aggregated API servers, travel as JSON and are changed by JSON merge patches.

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -151,7 +150,7 @@ func (w *writer) difference(s plan.Change) json.RawMessage {
 	if err != nil {
 		return text(err.Error())
 	}
-	data, err := patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Touch: s.Touch}.Difference(s.Old, s.New)
+	data, err := m.Difference(s.Old, s.New, client.WriteOptions{Touch: s.Touch})
 	switch {
 	case err != nil:
 		return text(err.Error())

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
@@ -217,7 +217,7 @@ func (s Store[T]) by(index, namespace, value string) []T {
 // mustBeSound panics if the index lacks an object of the namespace, see [panics.Informer]: it ends at who looks, as with [mustFind].
 func (s Store[T]) mustBeSound(index, namespace string) {
 	informer := s.informer
-	if gated, ok := informer.(served.Informer); ok {
+	if gated, ok := informer.(apis.Informer); ok {
 		informer = gated.SharedIndexInformer
 	}
 	if safe, ok := informer.(panics.Informer); ok {

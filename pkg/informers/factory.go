@@ -50,7 +50,7 @@ type all struct {
 
 	mu        sync.Mutex
 	factories map[which]informers.SharedInformerFactory
-	caches    map[string]Started // that have been asked for, by name
+	caches    map[string]CacheStatus // that have been asked for, by name
 	safe      map[cache.SharedIndexInformer]panics.Informer
 	fields    []projection.Fields // that are read
 	fixed     bool                // the client knows what to keep, whatever is read
@@ -68,7 +68,8 @@ type which struct {
 // are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
 // managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
-	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}, safe: map[cache.SharedIndexInformer]panics.Informer{}}
+	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]CacheStatus{},
+		safe: map[cache.SharedIndexInformer]panics.Informer{}}
 	a.labels.Most, a.labels.From = mostPodIndexes, podsWorthAnIndex
 	project := projection.ManagedFields
 	if own, ok := client.(*listwatch.Client); ok {
@@ -155,7 +156,8 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	return nil
 }
 
-// note remembers a cache, for [AllStarted], and returns its informer as all use it: a panic of what they give it ends at one object.
+// note remembers a cache, for [CacheStatuses], and returns its informer as all use it: a panic of what they give it
+// ends at one object.
 func (f *Factory) note(resource schema.GroupVersionResource, made cache.SharedIndexInformer) cache.SharedIndexInformer {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
@@ -167,7 +169,7 @@ func (f *Factory) note(resource schema.GroupVersionResource, made cache.SharedIn
 		informer = panics.NewInformer(made)
 		f.all.safe[made] = informer
 	}
-	f.all.caches[of] = Started{
+	f.all.caches[of] = CacheStatus{
 		Resource: name, Name: of, Informer: f.gated(resource, informer), gate: gate, version: resource.Version,
 		waited: f.all.caches[of].waited || gate != nil && !f.mayLack(resource),
 	}

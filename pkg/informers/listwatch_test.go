@@ -57,14 +57,14 @@ func TestAllStarted(t *testing.T) {
 	if _, err := OwnedObjects[*appsv1.ReplicaSet](f); err != nil {
 		t.Fatal(err)
 	}
-	if all := AllStarted(f); len(all) != 0 {
+	if all := CacheStatuses(f); len(all) != 0 {
 		t.Errorf("before the start: %v", all)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer f.Shutdown()
 	defer cancel()
 	f.StartWithContext(ctx)
-	all := AllStarted(f)
+	all := CacheStatuses(f)
 	if len(all) != 2 || all[0].Resource != "replicasets.apps" || all[1].Resource != "services" ||
 		all[0].Informer.GetIndexer() != f.Apps().V1().ReplicaSets().Informer().GetIndexer() {
 		t.Errorf("%+v", all)

@@ -68,8 +68,10 @@ type PodFields struct {
 	Condition func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
-// Ready is the Condition of [PodFields] of who reads whether pods are ready, and nothing else.
-func Ready(p *corev1.Pod, t corev1.PodConditionType) bool { return projection.ReadyCondition(p, t) }
+// ReadyCondition is the Condition of [PodFields] of who reads whether pods are ready, and nothing else.
+func ReadyCondition(p *corev1.Pod, t corev1.PodConditionType) bool {
+	return projection.ReadyCondition(p, t)
+}
 
 // projected returns what the projection has to know.
 func (f PodFields) projected() projection.Fields {

@@ -63,7 +63,7 @@ func TestSelecting(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, c := range AllStarted(f) {
+	for _, c := range CacheStatuses(f) {
 		names = append(names, c.Name+" of "+c.Resource)
 	}
 	if got, want := strings.Join(names, ", "), "configmaps-metadata.name-ca.crt of configmaps, nodes of nodes, "+

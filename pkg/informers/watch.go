@@ -3,7 +3,7 @@ package informers
 import (
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/served"
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -15,7 +15,7 @@ type WatchOption func(*reconcile.Watch)
 // [Owners] are what it mostly is. It must be quick.
 func (s Store[T]) Watch(enqueues func(before, after plan.Object) []plan.Key, options ...WatchOption) reconcile.Watch {
 	w := reconcile.Watch{Kind: s.kind, Informer: s.informer, Enqueues: enqueues}
-	if of, ok := s.informer.(served.Informer); ok && of.Optional {
+	if of, ok := s.informer.(apis.Informer); ok && of.Optional {
 		w.Missing = of.Missing
 	}
 	for _, change := range options {
@@ -49,5 +49,5 @@ func Ignoring(ignore func(added plan.Object) bool) WatchOption {
 	return func(w *reconcile.Watch) { w.Ignore = ignore }
 }
 
-// Nothing enqueues no key: the objects are only looked up.
-func Nothing(_, _ plan.Object) []plan.Key { return nil }
+// None enqueues no key: the objects are only looked up.
+func None(_, _ plan.Object) []plan.Key { return nil }

@@ -16,13 +16,11 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/election"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -122,7 +120,7 @@ func (m *instance) buildMetadata() error {
 	}
 	m.caches.Metadata = metadata.New(client)
 	m.caches.Metadata.UseCaches(func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
-		return informers.StartedOf(m.informers, resource)
+		return informers.StartedInformer(m.informers, resource)
 	})
 	m.caches.Metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.caches.Metadata.Shutdown)
@@ -130,12 +128,12 @@ func (m *instance) buildMetadata() error {
 }
 
 func (m *instance) buildLeadership(ctx context.Context) error {
-	m.brakes = brakes.New(m.Brake, m.builder, m.Component)
+	m.brakes = newBrakeSet(m.Brake, m.builder, m.Component)
 	if !m.LeaderElect {
 		m.leadership = leaderelection.Always{}
 		return nil
 	}
-	elector, closeEvents, err := election.New(ctx, m.builder, m.Component, m.LeaderElection, m.refusals.Wrap)
+	elector, closeEvents, err := m.newElector(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +166,7 @@ func (m *instance) buildShared() error {
 }
 
 // clientOptions let a worker know that a request of its has ended.
-var clientOptions = client.Options{OnRequestDone: worker.Progress}
+var clientOptions = client.Options{OnRequestDone: queue.Progress}
 
 func (m *instance) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.builder.RootController(entry.Account), error(nil)

@@ -162,7 +162,7 @@ func TestWhatABrakeHolds(t *testing.T) {
 		return worker, nil
 	}
 	o := options(braked)
-	o.Brake = brake.Budget{Share: 0.3, Least: 3}
+	o.Brake = brake.Budget{Share: 0.3, MinObjects: 3}
 	m, err := New(client, o)
 	if err != nil {
 		t.Fatal(err)

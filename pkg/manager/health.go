@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/health/queues"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -56,14 +55,11 @@ func (m *instance) Livez() []Check {
 	for _, r := range m.runners {
 		if o, ok := r.Runner.(observed); ok {
 			checks = append(checks,
-				Check{Name: r.Name + "-workers", Err: func() error { return queues.Stuck(o.Statuses(), bounds.Worker) }},
-				Check{Name: r.Name + "-queue", Err: func() error { return queues.Idle(o.Statuses(), bounds.Queue) }})
+				Check{Name: r.Name + "-workers", Err: func() error { return stuck(o.Statuses(), bounds.Worker) }},
+				Check{Name: r.Name + "-queue", Err: func() error { return idle(o.Statuses(), bounds.Queue) }})
 		}
 	}
-	for _, c := range m.caches.Live(bounds.Watch) {
-		checks = append(checks, Check{Name: c.Name, Err: c.Err})
-	}
-	return checks
+	return append(checks, m.caches.Live(bounds.Watch)...)
 }
 
 // Readyz is [Manager.Readyz].
@@ -87,10 +83,7 @@ func (m *instance) Readyz() []Check {
 	if slices.ContainsFunc(m.runners, func(r *named) bool { return len(r.Needs) > 0 }) {
 		checks = append(checks, Check{Name: "needs", Advisory: true, Err: m.needs})
 	}
-	for _, c := range m.caches.Ready(bounds.Stale) {
-		checks = append(checks, Check{Name: c.Name, Err: c.Err})
-	}
-	return checks
+	return append(checks, m.caches.Ready(bounds.Stale)...)
 }
 
 func (m *instance) notStarted() error {
@@ -105,6 +98,26 @@ func (m *instance) notStarted() error {
 
 // observed is a runner that tells how its queues do, as those of package reconcile do.
 type observed interface{ Statuses() []reconcile.Status }
+
+// stuck returns which worker has been at a key without progress for longer than the bound; nil if none has.
+func stuck(queues []reconcile.Status, bound time.Duration) error {
+	for _, s := range queues {
+		if s.Stuck > bound {
+			return fmt.Errorf("a worker has been at %s for %v without progress", s.Key, s.Stuck.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// idle returns in which queue keys wait, of which none has been taken for longer than the bound; nil if there is none.
+func idle(queues []reconcile.Status, bound time.Duration) error {
+	for _, s := range queues {
+		if s.Idle > bound {
+			return fmt.Errorf("%d keys wait, and none has been taken for %v", s.Queued, s.Idle.Round(time.Second))
+		}
+	}
+	return nil
+}
 
 // lister is a runner that lists resources of its own choice, and works on without those that cannot be listed.
 type lister interface{ Unlisted() []string }

@@ -11,22 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/brakes"
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/health/caches"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/runnables"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
-
-// ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
-var ErrShutdownTimeout = runnables.ErrShutdownTimeout
 
 // Manager is a set of controllers that have been built. Its methods may be called at any time, from several goroutines.
 type Manager struct {
@@ -174,15 +168,15 @@ type instance struct {
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper
 	shared      reconcile.Shared
-	brakes      *brakes.Set
+	brakes      *brakeSet
 	runners     []*named
 	off         []OffState
 	accounts    []string
 	closers     []func()              // run by close, last first
-	apis        *served.APIs          // that controllers need or use
+	apis        *apis.APIs            // that controllers need or use
 	refusals    identity.Refusals     // of the lease
 	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
-	caches      caches.Caches
+	caches      caches
 	continuous  func(context.Context) error // see [listwatch.Client.Continuous]
 	ending      atomic.Bool
 	explain     http.Handler

@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
@@ -316,7 +315,7 @@ func TestSaysWhatIsLacking(t *testing.T) {
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 			cancel()
 			m := &instance{Options: Options{LeaderElect: test.lease != "", Lacking: test.lacking, ShutdownTimeout: -1}, informers: informers.NewFactory(nil, 0), led: func() {}}
-			m.brakes = brakes.New(brake.Budget{}, identity.NewBuilder(&rest.Config{}, identity.Options{}), "test")
+			m.brakes = newBrakeSet(brake.Budget{}, identity.NewBuilder(&rest.Config{}, identity.Options{}), "test")
 			m.shared.Tracker = freshness.NewTracker()
 			m.LeaderElection.Name = test.lease
 			if err := m.lead(ctx); err != nil {

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
-	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // followAPIs has discovery asked for what controllers need or use, when the caches are started.
 func (m *instance) followAPIs() (err error) {
-	if m.apis, err = served.New(m.builder.Config(identity.Informers)); err != nil {
+	if m.apis, err = apis.New(m.builder.Config(identity.Informers)); err != nil {
 		return err
 	}
 	for _, c := range m.Controllers {
@@ -26,7 +26,8 @@ func (m *instance) followAPIs() (err error) {
 func (m *instance) unserved() (all []OffState) {
 	for _, r := range m.runners {
 		if missing, ok := m.apis.Missing(r.Needs...); ok {
-			all = append(all, OffState{Name: r.Name, Alias: r.Alias, Reason: "the API server does not serve " + served.Name(missing)})
+			all = append(all,
+				OffState{Name: r.Name, Alias: r.Alias, Reason: "the API server does not serve " + apis.Name(missing)})
 		}
 	}
 	return all

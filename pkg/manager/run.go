@@ -11,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
-	"github.com/standalone-kcm/controller-manager/internal/runnables"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
@@ -50,17 +49,16 @@ func (m *instance) lead(ctx context.Context) error {
 	m.shared.Tracker.BeginTerm()
 	m.apis.Ask()
 	m.brakes.Begin()
-	all := []runnables.Runnable{{Name: "brakes", Run: func(ctx context.Context, began func()) error {
+	all := []runnable{{Name: "brakes", Run: func(ctx context.Context, began func()) error {
 		began()
 		m.brakes.Run(ctx)
 		return nil
 	}}}
 	for _, r := range m.runners {
-		all = append(all, runnables.Runnable{Name: r.Name, StartInterval: m.StartInterval, Run: func(ctx context.Context, began func()) error {
-			return m.runOne(ctx, r, began)
-		}})
+		run := func(ctx context.Context, began func()) error { return m.runOne(ctx, r, began) }
+		all = append(all, runnable{Name: r.Name, StartInterval: m.StartInterval, Run: run})
 	}
-	err := runnables.Run(ctx, all, m.ShutdownTimeout, func(ctx context.Context) {
+	err := runAll(ctx, all, m.ShutdownTimeout, func(ctx context.Context) {
 		if m.informers.WaitForCacheSyncWithContext(ctx); ctx.Err() == nil {
 			m.led()
 		}

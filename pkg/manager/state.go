@@ -118,9 +118,4 @@ func (m *instance) OffStates() []OffState {
 }
 
 // CacheStates is [Manager.CacheStates].
-func (m *instance) CacheStates() (all []CacheState) {
-	for _, s := range m.caches.States() {
-		all = append(all, CacheState(s))
-	}
-	return all
-}
+func (m *instance) CacheStates() []CacheState { return m.caches.States() }

@@ -12,7 +12,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -30,7 +29,7 @@ type Runner[S, D, M any] struct {
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keystate.States[M, Change]
-	queue    *worker.Pool[plan.Key]
+	queue    *queue.Pool[plan.Key]
 	previous *previousLeader
 
 	mu sync.Mutex // guards what begins and ends with a term
@@ -99,7 +98,7 @@ func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.previous = keystate.New[M, Change](), &previousLeader{}
-	r.queue = worker.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
+	r.queue = queue.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
 	r.records.Clear()
 }
 
@@ -127,5 +126,5 @@ func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
 func (r *Runner[S, D, M]) debounce(s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
-	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Some)
+	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Snapshot)
 }

@@ -3,7 +3,7 @@ package reconcile
 import (
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/worker"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -35,7 +35,7 @@ type Status struct {
 func (r *Runner[S, D, M]) Statuses() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var a worker.Activity[plan.Key]
+	var a queue.Activity[plan.Key]
 	if r.queue != nil {
 		a = r.queue.Activity()
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -55,7 +54,7 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 // intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
 type intake[M any] struct {
 	keys     *keystate.States[M, Change]
-	queue    *worker.Pool[plan.Key]
+	queue    *queue.Pool[plan.Key]
 	previous *previousLeader
 }
 

@@ -22,7 +22,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/panics"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -165,7 +165,7 @@ type slowClient struct {
 }
 
 func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	defer worker.Progress(ctx)
+	defer queue.Progress(ctx)
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	if c.lag != nil {
@@ -177,7 +177,7 @@ func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object
 }
 
 func (c *slowClient) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
-	defer worker.Progress(ctx)
+	defer queue.Progress(ctx)
 	if c.beforeList != nil && o.Limit == 0 { // with a limit, it is not the objects that are asked for
 		c.beforeList()
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/test/aggregated"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -195,7 +194,9 @@ func TestAnAggregatedAPIThatLosesItsStorage(t *testing.T) {
 	server.change(func() { server.lost = true })
 	b.waitEvents(lease, 2, "BrakeHolds: ")
 	b.wantDependents(0, 1, 2, 3, 4)
-	annotation, err := json.Marshal(coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{brakes.Annotation: "garbagecollector"}}})
+	annotation, err := json.Marshal(coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{"controller-manager/release-brakes": "garbagecollector"},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -538,7 +538,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "a healthy node gives up its volumes after a time",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case podutil.NodeReady(n) || untimed:", "case untimed:"}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "case nodes.Ready(n) || untimed:", "case untimed:"}},
 		Script: usedDisk + "\n\t\t\tat 19s  attacher do=hang\n\t\t\tat 20s  use a do=force\n\t\t\tat 450s crowd nodes=0",
 		Oracle: "S31",
 	},

@@ -230,7 +230,8 @@ var jobMutants = []Mutant{
 	{
 		Name: "all completions are started at once",
 		Edits: []Edit{{"pkg/controllers/job/plan.go",
-			"return min(jobutil.Parallelism(s.Job), max(0, jobutil.Completions(s.Job)-succeeded))", "return max(0, jobutil.Completions(s.Job)-succeeded)"}},
+			"return min(workloads.Parallelism(s.Job), max(0, workloads.Completions(s.Job)-succeeded))",
+			"return max(0, workloads.Completions(s.Job)-succeeded)"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=6 parallelism=2 image=done:1`,
 		Oracle: "S19",
@@ -256,7 +257,7 @@ var jobMutants = []Mutant{
 	{
 		Name: "a suspended Job keeps its pods",
 		Edits: []Edit{{"pkg/controllers/job/plan.go",
-			"case jobutil.Suspended(s.Job):", "case jobutil.Suspended(s.Job) && len(s.active) == 0:"}},
+			"case workloads.Suspended(s.Job):", "case workloads.Suspended(s.Job) && len(s.active) == 0:"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=2 parallelism=2 image=good:1
 			at 20s  editjob sum do=suspend`,

@@ -198,7 +198,7 @@ func overdue(p *corev1.Pod) bool {
 
 const (
 	quotaPlan = "pkg/controllers/resourcequota/plan.go"
-	quotaSums = "internal/usage/sums/sums.go"
+	quotaSums = "internal/quota/sums/sums.go"
 )
 
 var quotaMutants = []Mutant{
@@ -214,7 +214,7 @@ var quotaMutants = []Mutant{
 	},
 	{
 		Name:  "a new quota is counted from a watch that is late",
-		Edits: []Edit{{"internal/usage/compare.go", "return Late", "return Verified"}},
+		Edits: []Edit{{"internal/quota/usage/compare.go", "return Late", "return Verified"}},
 		Script: withoutElection + `
 			at 1s   resourcequota first configmaps=100
 			at 30s  fault m0 freeze configmaps for=60s

@@ -127,8 +127,9 @@ var ttlMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "failed Jobs live for ever",
-		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil", "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil && jobutil.Finished(job).Type != batchv1.JobFailed"}},
+		Name: "failed Jobs live for ever",
+		Edits: []Edit{{ttlPlan, "job.DeletionTimestamp == nil && workloads.JobFinished(job) != nil",
+			"job.DeletionTimestamp == nil && workloads.JobFinished(job) != nil && workloads.JobFinished(job).Type != batchv1.JobFailed"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=5 image=failing:1",
 		Oracle: SettledOracle,
 	},

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/internal/cowmap"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -14,8 +14,8 @@ import (
 // write (EP-31). It is committed when that write was carried out, so that a change is told of until a write has told of it.
 // Times are in Unix seconds: those of API objects are no finer.
 type Times struct {
-	Created int64                         // when the service was
-	Ready   overlay.Map[types.UID, int64] // when readiness has last changed, by pod
+	Created int64                        // when the service was
+	Ready   cowmap.Map[types.UID, int64] // when readiness has last changed, by pod
 }
 
 // With returns the times with those of some pods replaced, and without those of pods that are gone, at a cost that hardly depends on how
@@ -46,7 +46,7 @@ func TimesOf(service *corev1.Service, pods []*corev1.Pod) *Times {
 			ready[p.UID] = c.LastTransitionTime.Unix()
 		}
 	}
-	return &Times{Created: service.CreationTimestamp.Unix(), Ready: overlay.Of(ready)}
+	return &Times{Created: service.CreationTimestamp.Unix(), Ready: cowmap.Of(ready)}
 }
 
 // EarliestChange returns when the first of the changes since before took place, which is nil for a service that is

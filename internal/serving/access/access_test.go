@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // TestAnswersAreForgotten is about the times of CLI-37.
@@ -42,7 +42,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 				review.Status.Allowed = review.Spec.NonResourceAttributes.Path == "/yes"
 				return true, review, nil
 			})
-			r := NewReviewer(time.Second, &problems.Log{})
+			r := NewReviewer(time.Second, &reply.Problems{})
 			tokens, err := NewTokens(client.AuthenticationV1().TokenReviews(), test.ttl, r)
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestPatience(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				_, err := ask(t.Context(), NewReviewer(10*time.Second, &problems.Log{}), "x", func(ctx context.Context) (int, error) {
+				_, err := ask(t.Context(), NewReviewer(10*time.Second, &reply.Problems{}), "x", func(ctx context.Context) (int, error) {
 					tries++
 					if tries > len(test.fails) {
 						return 1, nil
@@ -108,7 +108,7 @@ func TestPatience(t *testing.T) {
 	t.Run("no time", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := ask(ctx, NewReviewer(time.Second, &problems.Log{}), "x", func(context.Context) (int, error) { return 1, nil })
+		_, err := ask(ctx, NewReviewer(time.Second, &reply.Problems{}), "x", func(context.Context) (int, error) { return 1, nil })
 		if err == nil {
 			t.Error("an answer without a question")
 		}

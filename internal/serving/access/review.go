@@ -13,7 +13,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // mostAnswers is how many answers of a kind are remembered.
@@ -54,11 +54,11 @@ func (m *memory[A]) put(key [sha256.Size]byte, answer A, ttl time.Duration) {
 type Reviewer struct {
 	timeout  time.Duration // for all tries together
 	backoff  wait.Backoff  // between tries
-	problems *problems.Log
+	problems *reply.Problems
 }
 
 // NewReviewer returns a Reviewer that tries for that long to get an answer.
-func NewReviewer(timeout time.Duration, p *problems.Log) Reviewer {
+func NewReviewer(timeout time.Duration, p *reply.Problems) Reviewer {
 	return Reviewer{timeout, wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}, p}
 }
 

@@ -13,7 +13,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // Server says where the certificates of the server are (CLI-32..34).
@@ -51,13 +51,13 @@ type Options struct {
 	Listening net.IP        // where the server listens, for a certificate that it makes
 	Every     time.Duration // between looks at files
 	Timeout   time.Duration // for an answer of the API server
-	Problems  *problems.Log
+	Problems  *reply.Problems
 }
 
 // Set is what the server and its clients prove who they are by, as files and the cluster have it at the moment. Only one goroutine may use
 // it; what its methods return does not change.
 type Set struct {
-	problems *problems.Log
+	problems *reply.Problems
 	sources  []*source
 	serving  *tls.Certificate
 	named    []*named     // certificates for names that clients ask for

@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/files"
-	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // newPair returns a certificate and its key. The certificate is an authority, too.
@@ -163,7 +163,7 @@ func TestBadFiles(t *testing.T) {
 			var server Server
 			var clients Clients
 			test.edit(&server, &clients)
-			err := New(server, clients, Options{Problems: &problems.Log{}}).Load(t.Context())
+			err := New(server, clients, Options{Problems: &reply.Problems{}}).Load(t.Context())
 			if err == nil {
 				t.Fatal("no error")
 			}

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving/answers"
+	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
 // Profiles returns the handlers of the profiles that Go keeps (MH-12). The command line is not among them.
@@ -62,7 +62,7 @@ func setVerbosity(set func(string) (string, error), body io.Reader) (code int, t
 // Configz returns the handler of /configz: a configuration under its name (MH-10).
 func Configz(name string, config any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		answers.JSON(w, "application/json", http.StatusOK, map[string]any{name: config})
+		reply.JSON(w, "application/json", http.StatusOK, map[string]any{name: config})
 	})
 }
 
@@ -131,7 +131,7 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	format, version, ok := p.negotiate(r.Header.Values("Accept"))
 	switch {
 	case !ok:
-		answers.Refuse(w, metav1.StatusReasonNotAcceptable,
+		reply.Refuse(w, metav1.StatusReasonNotAcceptable,
 			"only the following media types are accepted: application/json, application/yaml, text/plain")
 	case format == "text/plain":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -152,7 +152,7 @@ func (p page) serveObject(w http.ResponseWriter, format, version string) {
 	}
 	contentType := fmt.Sprintf("%s;g=config.k8s.io;v=%s;as=%s", format, version, p.kind)
 	if format == "application/json" {
-		answers.JSON(w, contentType, http.StatusOK, object)
+		reply.JSON(w, contentType, http.StatusOK, object)
 		return
 	}
 	text, err := yaml.Marshal(object)

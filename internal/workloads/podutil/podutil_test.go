@@ -210,15 +210,3 @@ func TestClaims(t *testing.T) { // SM-32
 		t.Error(got)
 	}
 }
-
-func TestNodeReady(t *testing.T) {
-	for status, want := range map[corev1.ConditionStatus]bool{"True": true, "False": false, "Unknown": false} {
-		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "DiskPressure", Status: "True"}, {Type: "Ready", Status: status}}}}
-		if got := NodeReady(n); got != want {
-			t.Errorf("ready is %s: %v", status, got)
-		}
-	}
-	if NodeReady(&corev1.Node{}) {
-		t.Error("a node that says nothing is ready")
-	}
-}

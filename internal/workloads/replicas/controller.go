@@ -38,7 +38,7 @@ func podFields() informers.PodFields {
 			"status.containerStatuses.name", "status.containerStatuses.restartCount",
 			"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
 		},
-		Condition: informers.Ready,
+		Condition: informers.ReadyCondition,
 	}
 }
 

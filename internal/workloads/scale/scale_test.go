@@ -38,7 +38,7 @@ func TestEachKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := map[schema.GroupKind]bool{}
-	for _, w := range c.Watches(informers.Nothing) {
+	for _, w := range c.Watches(informers.None) {
 		watched[w.Kind.GroupKind()] = true
 		if _, ok := c.Get(w.Kind.GroupKind(), "shop", "web"); ok {
 			t.Errorf("%s: found in an empty cache", w.Kind)

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -160,7 +159,7 @@ func TestPatches(t *testing.T) {
 
 func TestApplyCreatesWhatIsMissing(t *testing.T) {
 	s := NewServer()
-	data, err := patch.Applied(pods.GroupVersionKind, pod("a", "web"))
+	data, err := pods.Applied(pod("a", "web"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -129,7 +130,7 @@ func (b *bench) judge(a *storagev1.VolumeAttachment) {
 		return
 	}
 	for _, listed := range n.Status.VolumesAttached {
-		if names(string(listed.Name), n.Name) == a.Name {
+		if volumes.AttachmentOf(string(listed.Name), n.Name) == a.Name {
 			b.mu.Lock()
 			b.wrong = append(b.wrong, fmt.Sprintf("%s is detached from %s, which lists it", listed.Name, n.Name))
 			b.mu.Unlock()
@@ -563,7 +564,7 @@ func TestManyVolumesMove(t *testing.T) {
 func TestARefusal(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {
 		b.disk(0, corev1.ReadWriteMany)
-		refused := attachment(driver, "d0", "n1")
+		refused := volumes.AttachmentName(driver, "d0", "n1")
 		b.BeforeWrite(func(w clienttest.Write) error {
 			if w.Key.Name == refused {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, w.Key.Name, errors.New("a webhook"))

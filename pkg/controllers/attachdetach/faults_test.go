@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -129,7 +130,7 @@ func TestMEND27WhatWasNeverAttached(t *testing.T) {
 			b.pod("a", 0, "n0")
 			time.Sleep(time.Minute)
 			a := &storagev1.VolumeAttachment{}
-			if err := b.Get(b.Context(), attachmentKind, plan.Key{Name: attachment(driver, "d0", "n0")}, a); err != nil {
+			if err := b.Get(b.Context(), attachmentKind, plan.Key{Name: volumes.AttachmentName(driver, "d0", "n0")}, a); err != nil {
 				b.Fatal(err)
 			}
 			a.Status.AttachError = failure

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -90,16 +91,16 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 		if held := b.brake.Holds(time.Now()); len(held) != 1 {
 			b.Errorf("%+v", held)
 		}
-		b.brake.News(time.Now()) // people are told
+		b.brake.Events(time.Now()) // people are told
 		for i := range 4 {
 			b.remove(nodeKind, "", fmt.Sprint("n", i))
-			b.remove(attachmentKind, "", attachment(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
+			b.remove(attachmentKind, "", volumes.AttachmentName(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
 		}
 		time.Sleep(time.Minute)
 		if held := b.brake.Holds(time.Now()); len(held) != 0 {
 			b.Errorf("%+v", held)
 		}
-		if _, ended := b.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
+		if _, ended := b.brake.Events(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
 			b.Errorf("%+v", ended)
 		}
 		before := b.brake

@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -59,11 +60,11 @@ func (c *collectors) all() []metrics.Registerable {
 
 // plugin is the kind of a volume, as metrics name it.
 func plugin(volume string) string {
-	if of, ok := strings.CutPrefix(volume, ofCSI); ok {
+	if of, ok := strings.CutPrefix(volume, volumes.CSIPrefix); ok {
 		driver, _, _ := strings.Cut(of, "^")
 		return "kubernetes.io/csi:" + driver
 	}
-	for _, kind := range []string{ofISCSI, ofFC} {
+	for _, kind := range []string{volumes.ISCSIPrefix, volumes.FCPrefix} {
 		if strings.HasPrefix(volume, kind) {
 			return strings.TrimSuffix(kind, "/")
 		}
@@ -229,7 +230,7 @@ func (k *caches) countVolumes(one func(...string)) {
 	}
 	for n := range k.nodes.All() {
 		for _, a := range n.Status.VolumesAttached {
-			if kind := plugin(string(a.Name)); kind+"/" == ofISCSI || kind+"/" == ofFC {
+			if kind := plugin(string(a.Name)); kind+"/" == volumes.ISCSIPrefix || kind+"/" == volumes.FCPrefix {
 				one(kind, "actual_state_of_world")
 			}
 		}

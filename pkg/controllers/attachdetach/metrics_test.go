@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -57,11 +58,11 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 	p := at("n", "web").Pods[0]
 	p.Spec.Volumes = []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d0"}}}}
 	n := aNode()
-	n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: ofFC + "[w]:0"}}
+	n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: volumes.FCPrefix + "[w]:0"}}
 	for _, o := range []plan.Object{claim, pv, p, n, anAttachment("a", "n"), anAttachment("b", "n", unattached)} {
 		w.add(t, o)
 	}
-	gone := attachment(driver, "gone", "n")
+	gone := volumes.AttachmentName(driver, "gone", "n")
 	s := nodeSnapshot{Name: "n", Node: n, Volumes: []onNode{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
 	a := s.Volumes[0].Attachment
 	d := nodeDecision{Deleted: map[string]string{a.Name: forcedByTaint}, Verdicts: map[string]string{a.Name: "out of service"}}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -203,7 +204,7 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 	if s.Volume.told() || slices.ContainsFunc(s.Users, func(u user) bool { return u.As.Exclusive }) {
 		s.Naming = k.namersOf(name, by)
 	}
-	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !podutil.NodeReady(n.Node) }) {
+	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !nodes.Ready(n.Node) }) {
 		s.Held = k.held(r.Now)
 	}
 	o.Exists = o.Exists || len(s.Attachments) > 0 || len(by) > 0
@@ -281,7 +282,8 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 // namersOf returns the nodes whose statuses name a volume, by name.
 func (k *caches) namersOf(name string, by map[string]*atNode) (all []namer) {
 	for _, n := range k.naming.By(named + name) {
-		all = append(all, namer{Node: n, Needed: by[n.Name] != nil, Unclear: !podutil.NodeReady(n) && k.unclear(n.Name) != ""})
+		all = append(all, namer{Node: n, Needed: by[n.Name] != nil, Unclear: !nodes.Ready(n) &&
+			k.unclear(n.Name) != ""})
 	}
 	slices.SortFunc(all, func(a, b namer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return all

@@ -9,7 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -172,7 +173,8 @@ func toldOf(was, is *corev1.Node) map[string]bool {
 	listed := map[string]int{}
 	for _, n := range present(was, is) {
 		for _, a := range n.Status.VolumesAttached {
-			if name := string(a.Name); strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC) {
+			if name := string(a.Name); strings.HasPrefix(name, volumes.ISCSIPrefix) ||
+				strings.HasPrefix(name, volumes.FCPrefix) {
 				listed[name]++
 			}
 		}
@@ -189,8 +191,9 @@ func toldOf(was, is *corev1.Node) map[string]bool {
 // nodesByNode leaves out changes of a node that concern no volume.
 func nodesByNode(before, after plan.Object) []plan.Key {
 	was, is := typed[*corev1.Node](before, after)
-	if was != nil && is != nil && was.UID == is.UID && managed(was) == managed(is) && outOfService(was) == outOfService(is) &&
-		podutil.NodeReady(was) == podutil.NodeReady(is) && slices.Equal(was.Status.VolumesInUse, is.Status.VolumesInUse) &&
+	if was != nil && is != nil && was.UID == is.UID && managed(was) == managed(is) &&
+		nodes.OutOfService(was) == nodes.OutOfService(is) &&
+		nodes.Ready(was) == nodes.Ready(is) && slices.Equal(was.Status.VolumesInUse, is.Status.VolumesInUse) &&
 		slices.Equal(was.Status.VolumesAttached, is.Status.VolumesAttached) {
 		return nil
 	}

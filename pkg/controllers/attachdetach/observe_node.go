@@ -13,7 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -51,7 +52,7 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 }
 
 // ails reports whether a node is gone or not ready, which is when rules of time may apply.
-func ails(n *corev1.Node) bool { return n == nil || !podutil.NodeReady(n) }
+func ails(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
 func (k *caches) nodeNamed(name string) string {
@@ -94,7 +95,7 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 	}
 	byAttachment := map[string]string{} // the names of the volumes that are needed
 	for volume := range needed {
-		byAttachment[names(volume, name)] = volume
+		byAttachment[volumes.AttachmentOf(volume, name)] = volume
 	}
 	for _, a := range there {
 		of := cmp.Or(byAttachment[a.Name], k.nameOf(a, n))
@@ -130,7 +131,8 @@ func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode, e
 	}
 	for _, a := range n.Status.VolumesAttached {
 		name := string(a.Name)
-		if _, ok := needed[name]; !ok && (strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC)) {
+		if _, ok := needed[name]; !ok &&
+			(strings.HasPrefix(name, volumes.ISCSIPrefix) || strings.HasPrefix(name, volumes.FCPrefix)) {
 			all = append(all, onNode{Name: name, Told: true})
 		}
 	}
@@ -149,16 +151,16 @@ func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 			v = ofPV(pv)
 		}
 	}
-	if v.Name != "" && (!ours(a) || a.Name == attachment(v.Driver, v.Handle, a.Spec.NodeName)) || n == nil {
+	if v.Name != "" && (!ours(a) || a.Name == volumes.AttachmentName(v.Driver, v.Handle, a.Spec.NodeName)) || n == nil {
 		return v.Name
 	}
 	for _, name := range n.Status.VolumesInUse {
-		if names(string(name), n.Name) == a.Name {
+		if volumes.AttachmentOf(string(name), n.Name) == a.Name {
 			return string(name)
 		}
 	}
 	for _, one := range n.Status.VolumesAttached {
-		if names(string(one.Name), n.Name) == a.Name {
+		if volumes.AttachmentOf(string(one.Name), n.Name) == a.Name {
 			return string(one.Name)
 		}
 	}
@@ -194,7 +196,7 @@ func (k *caches) held(now time.Time) string {
 func (k *caches) count(now time.Time) (all, ailing, gone int) {
 	for n := range k.nodes.All() {
 		all++
-		if !podutil.NodeReady(n) && now.Sub(unreadySince(n)) < oldNews {
+		if !nodes.Ready(n) && now.Sub(nodes.ReadyChanged(n)) < oldNews {
 			ailing++
 		}
 	}

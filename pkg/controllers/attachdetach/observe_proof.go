@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -123,7 +124,7 @@ func shows[T plan.Object](list *metav1.PartialObjectMetadataList, s informers.St
 func (s volumeSnapshot) live() (sets []reconcile.Live) {
 	at := s.at()
 	for node := range s.Memory.Tried {
-		sets = append(sets, attachmentSet(attachment(s.Volume.Driver, s.Volume.Handle, node), at(node)))
+		sets = append(sets, attachmentSet(volumes.AttachmentName(s.Volume.Driver, s.Volume.Handle, node), at(node)))
 	}
 	return sets
 }

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 )
 
 // strays are the names of VolumeAttachments whose PersistentVolumes do not say what they attach: these are gone, or of other volumes by now. If
@@ -71,7 +73,7 @@ func (s *strays) indexAttachment(a *storagev1.VolumeAttachment) []string {
 
 // attachedBy reports whether a VolumeAttachment has the name of one of this volume.
 func (v volume) attachedBy(a *storagev1.VolumeAttachment) bool {
-	return a.Name == attachment(v.Driver, v.Handle, a.Spec.NodeName)
+	return a.Name == volumes.AttachmentName(v.Driver, v.Handle, a.Spec.NodeName)
 }
 
 // isStray reports whether there is a VolumeAttachment of this controller or a kubelet whose PersistentVolume does not say what it attaches.
@@ -93,7 +95,7 @@ func (k *caches) straysOf(v volume) (all []*storagev1.VolumeAttachment) {
 		if at.driver != v.Driver {
 			continue
 		}
-		name := attachment(v.Driver, v.Handle, at.node)
+		name := volumes.AttachmentName(v.Driver, v.Handle, at.node)
 		if !names[name] {
 			continue
 		}

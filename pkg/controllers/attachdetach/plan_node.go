@@ -11,7 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -296,7 +297,7 @@ func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 // been so for long, a site is lost, and force is what is left.
 func (s nodeSnapshot) holds(now time.Time, n *corev1.Node, v onNode, d *nodeDecision) bool {
 	since := d.Spare[v.id()]
-	if unready := unreadySince(n); unready.After(since) {
+	if unready := nodes.ReadyChanged(n); unready.After(since) {
 		since = unready
 	}
 	return holds(now, s.Held, since)
@@ -322,12 +323,12 @@ func (s nodeSnapshot) force(now time.Time, n *corev1.Node, v onNode, d *nodeDeci
 // it since a time. untimed: no rule of time applies.
 func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason string, wait time.Duration) {
 	switch {
-	case outOfService(n):
+	case nodes.OutOfService(n):
 		return forcedByTaint, 0
-	case podutil.NodeReady(n) || untimed:
+	case nodes.Ready(n) || untimed:
 		return "", 0
 	}
-	if unready := unreadySince(n); unready.After(since) {
+	if unready := nodes.ReadyChanged(n); unready.After(since) {
 		since = unready
 	}
 	spare := now.Sub(since)
@@ -335,15 +336,6 @@ func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason
 		return forcedByTime, 0
 	}
 	return "", patience - spare + time.Millisecond
-}
-
-// unreadySince is when a node has become ready or not ready, as its status says. One that has said neither is not ready since it was made.
-func unreadySince(n *corev1.Node) time.Time {
-	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	if i < 0 {
-		return n.CreationTimestamp.Time
-	}
-	return n.Status.Conditions[i].LastTransitionTime.Time
 }
 
 // vanished is the same of a node that is gone. Its machine may live, and hears only from the end of its pods that it is to end their containers: it
@@ -379,17 +371,8 @@ func lists(n *corev1.Node, v onNode) bool {
 // called reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is found by the name of its
 // VolumeAttachment.
 func (v onNode) called(name, node string) bool {
-	return name == v.Name || v.Name == "" && v.Attachment != nil && names(name, node) == v.Attachment.Name
-}
-
-// names is the name of the VolumeAttachment of a volume of CSI that the status of a node names; empty for other volumes.
-func names(volume, node string) string {
-	of, ok := strings.CutPrefix(volume, ofCSI)
-	driver, handle, found := strings.Cut(of, "^")
-	if !ok || !found {
-		return ""
-	}
-	return attachment(driver, handle, node)
+	return name == v.Name || v.Name == "" && v.Attachment != nil &&
+		volumes.AttachmentOf(name, node) == v.Attachment.Name
 }
 
 // list plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
@@ -429,7 +412,8 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
 
 // decidable reports whether this controller decides about a volume, by its name in the status of a node.
 func decidable(name string) bool {
-	return slices.ContainsFunc([]string{ofCSI, ofISCSI, ofFC}, func(kind string) bool { return strings.HasPrefix(name, kind) })
+	return slices.ContainsFunc([]string{volumes.CSIPrefix, volumes.ISCSIPrefix, volumes.FCPrefix},
+		func(kind string) bool { return strings.HasPrefix(name, kind) })
 }
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -22,7 +23,7 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 const driver = "disk.example.com"
 
 // csi is the name of a volume in the status of a node.
-func csi(handle string) string { return nameOfCSI(driver, handle) }
+func csi(handle string) string { return volumes.CSIName(driver, handle) }
 
 func names2(handles []string) (all []corev1.UniqueVolumeName) {
 	for _, h := range handles {
@@ -106,7 +107,7 @@ func nameless(v *onNode) { v.Name = "" }
 // handleOf finds the handle of a VolumeAttachment of the node n among those of the tests.
 func handleOf(name string) string {
 	for _, h := range strings.Fields("a b c d e") {
-		if attachment(driver, h, "n") == name {
+		if volumes.AttachmentName(driver, h, "n") == name {
 			return h
 		}
 	}
@@ -120,7 +121,7 @@ func saidOfNode(p plan.Plan) (lines []string) {
 		case plan.Change:
 			var list []string
 			for _, a := range s.New.(*corev1.Node).Status.VolumesAttached {
-				list = append(list, strings.TrimPrefix(string(a.Name), ofCSI+driver+"^")+a.DevicePath)
+				list = append(list, strings.TrimPrefix(string(a.Name), volumes.CSIPrefix+driver+"^")+a.DevicePath)
 			}
 			lines = append(lines, fmt.Sprintf("%s lists %v", s.Subresource, list))
 		case plan.Each:
@@ -141,7 +142,7 @@ func saidOfNode(p plan.Plan) (lines []string) {
 func spare(since time.Duration, handles ...string) nodeMemory {
 	m := nodeMemory{UID: "n1", Spare: map[string]time.Time{}}
 	for _, h := range handles {
-		m.Spare[attachment(driver, h, "n")] = epoch.Add(-since)
+		m.Spare[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-since)
 	}
 	return m
 }
@@ -204,7 +205,7 @@ func TestPlanNode(t *testing.T) {
 		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
 		{"its pods may take a while to end", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: func() nodeMemory {
 			m := goneFor(100 * second)
-			m.Grace = map[string]time.Duration{attachment(driver, "a", "n"): 5 * time.Minute}
+			m.Grace = map[string]time.Duration{volumes.AttachmentName(driver, "a", "n"): 5 * time.Minute}
 			return m
 		}()}, []string{"again in 4m20s"}, ""},
 		{"nobody knows what has used it", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour), Spare: spare(100*second, "a").Spare}}, []string{"again in 4m20s"}, ""},
@@ -217,9 +218,12 @@ func TestPlanNode(t *testing.T) {
 		{"AD-73 all of a node in one write", aNode(listing("a", "b", "c")), nil, false, nodeSnapshot{Volumes: []onNode{on("a"), on("b"), on("c", needed), on("d", needed)}}, []string{"status lists [c d]"}, ""},
 		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false, nodeSnapshot{Volumes: []onNode{on("a"), on("b", needed)}, Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
 		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a"), on("b", needed)}, Unproved: unproved}, []string{"again in 10s"}, ""},
-		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: ofISCSI + "p:i:0", Told: true, Pod: "shop/web"}}}, []string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
-		{"AD-26 not if another node has it", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: ofFC + "[w]:0", Told: true, Pod: "shop/web", Others: "m"}}}, []string{"again in 10s"}, ""},
-		{"AD-13 and leaves the list when it is not used", aNode(func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: ofFC + "[w]:0"}} }), nil, false, nodeSnapshot{Volumes: []onNode{{Name: ofFC + "[w]:0", Told: true}}}, []string{"status lists []"}, ""},
+		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.ISCSIPrefix + "p:i:0", Told: true, Pod: "shop/web"}}}, []string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
+		{"AD-26 not if another node has it", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.FCPrefix + "[w]:0",
+			Told: true, Pod: "shop/web", Others: "m"}}}, []string{"again in 10s"}, ""},
+		{"AD-13 and leaves the list when it is not used", aNode(func(n *corev1.Node) {
+			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: volumes.FCPrefix + "[w]:0"}}
+		}), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.FCPrefix + "[w]:0", Told: true}}}, []string{"status lists []"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.s
@@ -229,7 +233,7 @@ func TestPlanNode(t *testing.T) {
 			if diff := cmp.Diff(c.want, saidOfNode(p)); diff != "" {
 				t.Errorf("%s\n%s", p.Why, diff)
 			}
-			if got := d.Deleted[attachment(driver, "a", "n")]; got != c.forced {
+			if got := d.Deleted[volumes.AttachmentName(driver, "a", "n")]; got != c.forced {
 				t.Errorf("forced: %q, want %q", got, c.forced)
 			}
 			if diff := cmp.Diff(before, c.node); diff != "" {
@@ -242,7 +246,7 @@ func TestPlanNode(t *testing.T) {
 // goneFor is what is remembered of a node that is gone for so long, and of the volume a, which no pod has needed since; pods that did could end at
 // once.
 func goneFor(d time.Duration) nodeMemory {
-	id := attachment(driver, "a", "n")
+	id := volumes.AttachmentName(driver, "a", "n")
 	return nodeMemory{Gone: epoch.Add(-d), Spare: map[string]time.Time{id: epoch.Add(-d)}, Grace: map[string]time.Duration{id: 0}}
 }
 
@@ -253,15 +257,15 @@ func TestRememberNode(t *testing.T) {
 	d, p := planNode(epoch, s)
 	deletion := p.Steps[slices.IndexFunc(p.Steps, func(s plan.Step) bool { _, ok := s.(plan.Each); return ok })].(plan.Each).Sequences[0][0].(plan.Delete)
 	m := rememberNode(epoch, s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
-	a := attachment(driver, "a", "n")
-	want := &nodeMemory{UID: "n1", Spare: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{attachment(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
+	a := volumes.AttachmentName(driver, "a", "n")
+	want := &nodeMemory{UID: "n1", Spare: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestAD6AD8Names(t *testing.T) {
-	if got, want := attachment("ebs.csi.aws.com", "vol-1", "n"), "csi-"; !strings.HasPrefix(got, want) || len(got) != 68 {
+	if got, want := volumes.AttachmentName("ebs.csi.aws.com", "vol-1", "n"), "csi-"; !strings.HasPrefix(got, want) || len(got) != 68 {
 		t.Error(got)
 	}
 	lun := ptr.To[int32](3)
@@ -279,7 +283,7 @@ func TestAD6AD8Names(t *testing.T) {
 		if v.Name != c.want || v.PV != "p" {
 			t.Errorf("%+v, want %s", v, c.want)
 		}
-		if v.Driver != "" && names(v.Name, "n") != attachment(v.Driver, v.Handle, "n") {
+		if v.Driver != "" && volumes.AttachmentOf(v.Name, "n") != volumes.AttachmentName(v.Driver, v.Handle, "n") {
 			t.Errorf("%s is not found by its VolumeAttachment", v.Name)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -220,7 +222,8 @@ func (s volumeSnapshot) at() func(node string) *storagev1.VolumeAttachment {
 		byName[a.Name] = a
 	}
 	return func(node string) *storagev1.VolumeAttachment {
-		if a := byName[attachment(s.Volume.Driver, s.Volume.Handle, node)]; a != nil && a.Spec.NodeName == node {
+		a := byName[volumes.AttachmentName(s.Volume.Driver, s.Volume.Handle, node)]
+		if a != nil && a.Spec.NodeName == node {
 			return a
 		}
 		return nil
@@ -258,7 +261,7 @@ func (n namer) has(now time.Time, v onNode, disableTimeout bool, held string) bo
 		return false
 	}
 	reason, _ := force(now, n.Node, time.Time{}, disableTimeout || n.Unclear)
-	return reason == "" || reason == forcedByTime && holds(now, held, unreadySince(n.Node))
+	return reason == "" || reason == forcedByTime && holds(now, held, nodes.ReadyChanged(n.Node))
 }
 
 // taken tells pods that other nodes have the volume: by the pods that use it there, of which only those of the same namespace are named (AD-52,

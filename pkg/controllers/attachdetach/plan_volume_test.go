@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -203,7 +204,8 @@ func TestPlanVolume(t *testing.T) {
 		{"AD-27 one that is being detached there", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", ending(1)))}, []string{"again in 9s"}},
 		{"AD-27 and takes its time", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", ending(11)))}, []string{"web " + saysFailed + "volume attachment is being deleted", "again in 1m0s"}},
 		{"AD-51 an API server that refuses", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Memory: volumeMemory{Refused: map[string]string{"n": "a webhook", "m": "another"}}}, []string{"web " + saysFailed + "a webhook", driver + " attaches pv-a to n", "again in 1m0s"}},
-		{"AD-13 what needs no VolumeAttachment gets none", volumeSnapshot{Volume: volume{Name: ofFC + "[w]:0", PV: "p"}, Users: []user{at("n", "web")}}, nil},
+		{"AD-13 what needs no VolumeAttachment gets none",
+			volumeSnapshot{Volume: volume{Name: volumes.FCPrefix + "[w]:0", PV: "p"}, Users: []user{at("n", "web")}}, nil},
 		{"AD-50 pods are told when their node is", volumeSnapshot{Volume: volume{Name: csi("a"), PV: "pv-a"}, Users: []user{at("n", "web")}, Naming: naming("n", true, listing("a")), Memory: volumeMemory{Nodes: waiting}}, []string{
 			`web Normal SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume "pv-a" `,
 		}},

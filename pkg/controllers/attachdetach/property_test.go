@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -54,8 +56,8 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 			s.Volumes = append(s.Volumes, on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*onNode){needed, by(unattached), by(deleted), by(foreign), nameless}), 0, 2).Draw(t, "edits")...))
 		}
 		if seconds := rapid.SampledFrom([]int{-1, 0, 50, 70, 350, 370, 700}).Draw(t, "spare"); seconds >= 0 {
-			s.Memory.Spare[attachment(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
-			s.Memory.Gone = s.Memory.Spare[attachment(driver, h, "n")]
+			s.Memory.Spare[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
+			s.Memory.Gone = s.Memory.Spare[volumes.AttachmentName(driver, h, "n")]
 		}
 	}
 	s.Memory.Written = epoch.Add(-time.Duration(rapid.SampledFrom([]int{0, 100, 500, 2000}).Draw(t, "written")) * time.Millisecond)
@@ -79,9 +81,11 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.Unclear != "" {
 					t.Errorf("%s goes with its node, %q", v.Name, forced)
 				}
-			case uses(live, v) && !outOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" || live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
+			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" ||
+				live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
-			case !uses(live, v) && !outOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) && epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
+			case !uses(live, v) && !nodes.OutOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) &&
+				epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
 				t.Errorf("%s goes, and the node was made anew a moment ago", v.Name)
 			case (forced != "") != uses(live, v):
 				t.Errorf("%s goes, in use: %t, %q", v.Name, uses(live, v), forced)
@@ -163,7 +167,8 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		}
 		for _, n := range s.Naming {
 			v := onNode{Name: s.Volume.Name}
-			free := !n.Needed && (outOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue && !s.DisableTimeout && !n.Unclear && s.Held == "")
+			free := !n.Needed && (nodes.OutOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue &&
+				!s.DisableTimeout && !n.Unclear && s.Held == "")
 			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free && (lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
 				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)
 			}
@@ -259,11 +264,12 @@ func TestVolumesAreToldApart(t *testing.T) {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: types.UID("u")}}
 		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: d1, VolumeHandle: h1}
 		v := ofPV(pv)
-		if a := newAttachment(v, n1); !ours(a) || a.Name != names(v.Name, n1) || a.Spec.Attacher != d1 || *a.Spec.Source.PersistentVolumeName != "pv" || plugin(v.Name) != "kubernetes.io/csi:"+d1 {
+		if a := newAttachment(v, n1); !ours(a) || a.Name != volumes.AttachmentOf(v.Name, n1) || a.Spec.Attacher != d1 ||
+			*a.Spec.Source.PersistentVolumeName != "pv" || plugin(v.Name) != "kubernetes.io/csi:"+d1 {
 			t.Errorf("%+v", a)
 		}
 		d2, h2, _ := one(2)
-		if (nameOfCSI(d1, h1) == nameOfCSI(d2, h2)) != (d1 == d2 && h1 == h2) && !strings.Contains(d1+d2, "^") {
+		if (volumes.CSIName(d1, h1) == volumes.CSIName(d2, h2)) != (d1 == d2 && h1 == h2) && !strings.Contains(d1+d2, "^") {
 			t.Errorf("%s %s and %s %s", d1, h1, d2, h2)
 		}
 	})

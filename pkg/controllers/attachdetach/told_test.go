@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-const lun = ofISCSI + "10.0.0.1:3260:iqn.x:0"
+const lun = volumes.ISCSIPrefix + "10.0.0.1:3260:iqn.x:0"
 
 // lunSource is an iSCSI volume, of which nodes are only told.
 func lunSource() corev1.PersistentVolumeSource {

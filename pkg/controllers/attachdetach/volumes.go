@@ -2,27 +2,18 @@ package attachdetach
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-const (
-	// managedNode is the annotation of nodes whose kubelets leave attaching to this controller (AD-9).
-	managedNode = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// The beginnings of the names that volumes have in the status of a node (AD-8).
-	ofCSI, ofISCSI, ofFC = "kubernetes.io/csi/", "kubernetes.io/iscsi/", "kubernetes.io/fc/"
-	// beginning of the names of VolumeAttachments that kubelets look for (AD-6).
-	beginning = "csi-"
-)
+// managedNode is the annotation of nodes whose kubelets leave attaching to this controller (AD-9).
+const managedNode = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // volume is one that nodes attach.
 type volume struct {
@@ -39,7 +30,7 @@ type volume struct {
 func ofPV(pv *corev1.PersistentVolume) volume {
 	v := ofSpec(&pv.Spec)
 	if v.Name == "" {
-		v = ofTranslated(pv)
+		v = ofTranslated(volumes.Translate(pv))
 	}
 	v.PV = pv.Name
 	return v
@@ -52,11 +43,11 @@ func ofSpec(spec *corev1.PersistentVolumeSpec) (v volume) {
 	switch {
 	case spec.CSI != nil:
 		v.Driver, v.Handle = spec.CSI.Driver, spec.CSI.VolumeHandle
-		v.Name = nameOfCSI(v.Driver, v.Handle)
+		v.Name = volumes.CSIName(v.Driver, v.Handle)
 	case spec.ISCSI != nil:
-		v.Name = nameOfISCSI(spec.ISCSI.TargetPortal, spec.ISCSI.IQN, spec.ISCSI.Lun)
+		v.Name = volumes.ISCSIName(spec.ISCSI.TargetPortal, spec.ISCSI.IQN, spec.ISCSI.Lun)
 	case spec.FC != nil:
-		v.Name = nameOfFC(spec.FC)
+		v.Name = volumes.FCName(spec.FC)
 	}
 	return v
 }
@@ -65,26 +56,26 @@ func ofSpec(spec *corev1.PersistentVolumeSpec) (v volume) {
 func ofPodVolume(s *corev1.VolumeSource, namespace string) (v volume) {
 	switch {
 	case s.ISCSI != nil:
-		v.Name = nameOfISCSI(s.ISCSI.TargetPortal, s.ISCSI.IQN, s.ISCSI.Lun)
+		v.Name = volumes.ISCSIName(s.ISCSI.TargetPortal, s.ISCSI.IQN, s.ISCSI.Lun)
 	case s.FC != nil:
-		v.Name = nameOfFC(s.FC)
+		v.Name = volumes.FCName(s.FC)
 	default:
-		return ofTranslatedInline(s, namespace)
+		if pv := volumes.TranslateInline(s, namespace); pv != nil {
+			v = ofTranslated(pv)
+			v.Inline = &pv.Spec
+		}
 	}
 	return v
 }
 
-func nameOfCSI(driver, handle string) string { return ofCSI + driver + "^" + handle }
-
-func nameOfISCSI(portal, iqn string, lun int32) string {
-	return fmt.Sprintf("%s%s:%s:%d", ofISCSI, portal, iqn, lun)
-}
-
-func nameOfFC(s *corev1.FCVolumeSource) string {
-	if len(s.TargetWWNs) > 0 && s.Lun != nil {
-		return fmt.Sprintf("%s%v:%d", ofFC, s.TargetWWNs, *s.Lun)
+// ofTranslated returns the volume that a CSI driver makes of one of a plugin that it has taken over (AD-12). Its name
+// is empty for nil: no driver has.
+func ofTranslated(pv *corev1.PersistentVolume) (v volume) {
+	if pv != nil {
+		v = ofSpec(&pv.Spec)
+		v.Migrated = true
 	}
-	return fmt.Sprintf("%s%v", ofFC, s.WWIDs)
+	return v
 }
 
 // title is what events call a volume: its PersistentVolume, or if it stands in a pod, its name in the statuses of nodes.
@@ -93,15 +84,10 @@ func (v volume) title() string { return cmp.Or(v.PV, v.Name) }
 // told reports whether nodes need only be told that they have it: no VolumeAttachment stands for it.
 func (v volume) told() bool { return v.Driver == "" }
 
-// attachment is the name of the VolumeAttachment of a volume and a node, which kubelets compute likewise (AD-6).
-func attachment(driver, handle, node string) string {
-	sum := sha256.Sum256([]byte(handle + driver + node))
-	return beginning + hex.EncodeToString(sum[:])
-}
-
 // newAttachment is the VolumeAttachment that asks the driver to attach a volume (AD-7).
 func newAttachment(v volume, node string) *storagev1.VolumeAttachment {
-	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment(v.Driver, v.Handle, node)}}
+	name := volumes.AttachmentName(v.Driver, v.Handle, node)
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	a.Spec = storagev1.VolumeAttachmentSpec{Attacher: v.Driver, NodeName: node}
 	if v.Inline != nil {
 		a.Spec.Source.InlineVolumeSpec = v.Inline.DeepCopy()
@@ -117,14 +103,7 @@ func attached(a *storagev1.VolumeAttachment) bool {
 }
 
 // ours reports whether a VolumeAttachment may be one of this controller or of a kubelet, by its name. Others are those of who made them.
-func ours(a *storagev1.VolumeAttachment) bool {
-	sum, ok := strings.CutPrefix(a.Name, beginning)
-	if !ok || len(sum) != hex.EncodedLen(sha256.Size) {
-		return false
-	}
-	_, err := hex.DecodeString(sum)
-	return err == nil
-}
+func ours(a *storagev1.VolumeAttachment) bool { return volumes.IsAttachmentName(a.Name) }
 
 // needs reports whether a pod needs its volumes on its node (AD-15). One that is being deleted does as long as it may still run (AD-18).
 func needs(p *corev1.Pod) bool {
@@ -148,9 +127,4 @@ func runs(p *corev1.Pod) bool {
 func managed(n *corev1.Node) bool {
 	_, ok := n.Annotations[managedNode]
 	return ok
-}
-
-// outOfService reports whether somebody says that nothing runs on a node any more (AD-10).
-func outOfService(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }

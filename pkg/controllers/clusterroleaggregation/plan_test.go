@@ -10,7 +10,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -146,7 +145,7 @@ func TestApply(t *testing.T) {
 		if change.Old != plan.Object(r) || change.Apply == nil || *change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
-		data, err := patch.Applied(client.KindFor[*rbacv1.ClusterRole](), change.New)
+		data, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 // manualAnnotation is "manual" on Jobs that users made of the CronJob's template (CJ-55).
@@ -66,7 +66,7 @@ func alike(a, b *batchv1.Job) bool {
 
 // outcome returns the type of the condition by which a Job has finished; empty if it has not.
 func outcome(job *batchv1.Job) batchv1.JobConditionType {
-	if condition := jobutil.Finished(job); condition != nil {
+	if condition := workloads.JobFinished(job); condition != nil {
 		return condition.Type
 	}
 	return ""
@@ -74,7 +74,8 @@ func outcome(job *batchv1.Job) batchv1.JobConditionType {
 
 // completedAt returns when a Job was completed; zero if it was not, or does not say (CJ-101).
 func completedAt(job *batchv1.Job) time.Time {
-	if condition := jobutil.Finished(job); condition == nil || condition.Type != batchv1.JobComplete || job.Status.CompletionTime == nil {
+	if condition := workloads.JobFinished(job); condition == nil || condition.Type != batchv1.JobComplete ||
+		job.Status.CompletionTime == nil {
 		return time.Time{}
 	}
 	return job.Status.CompletionTime.Time
@@ -96,7 +97,7 @@ func (s snapshot) active() (active, others []*batchv1.Job) {
 	for _, job := range s.Jobs {
 		_, scheduled := scheduledTime(s.CronJob, job)
 		switch {
-		case jobutil.Finished(job) != nil:
+		case workloads.JobFinished(job) != nil:
 		case listed[job.UID], scheduled && job.DeletionTimestamp == nil:
 			active = append(active, job)
 		case job.DeletionTimestamp == nil:
@@ -122,7 +123,7 @@ func (s snapshot) recorded(job *batchv1.Job, listed map[types.UID]bool) bool {
 func (s snapshot) surplus() (jobs []*batchv1.Job) {
 	byOutcome := map[batchv1.JobConditionType][]*batchv1.Job{}
 	for _, job := range s.Jobs {
-		if condition := jobutil.Finished(job); condition != nil && job.DeletionTimestamp == nil {
+		if condition := workloads.JobFinished(job); condition != nil && job.DeletionTimestamp == nil {
 			byOutcome[condition.Type] = append(byOutcome[condition.Type], job)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -182,7 +182,8 @@ func TestInvariants(t *testing.T) {
 		did := carriedOut(planJobs(now, s).Steps)
 		for _, r := range did.Results {
 			job := r.Object.(*batchv1.Job)
-			if r.Verb == plan.Deleted && jobutil.Finished(job) == nil && s.CronJob.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent {
+			if r.Verb == plan.Deleted && workloads.JobFinished(job) == nil &&
+				s.CronJob.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent {
 				t.Errorf("%s is deleted and has not finished", job.Name)
 			}
 			if r.Verb != plan.Created {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -120,7 +120,7 @@ func (s snapshot) endings() (events []plan.Event) {
 	listed := s.listed()
 	for _, job := range jobs {
 		at, _ := scheduledTime(s.CronJob, job)
-		condition := jobutil.Finished(job)
+		condition := workloads.JobFinished(job)
 		if condition != nil && (listed[job.UID] || at.After(timeOf(s.CronJob.Status.LastScheduleTime))) {
 			events = append(events, plan.Event{
 				Type: corev1.EventTypeNormal, Reason: "SawCompletedJob",

@@ -39,7 +39,7 @@ func podFields() informers.PodFields {
 			"spec.nodeName", "status.phase", "status.conditions",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
 		},
-		Condition: informers.Ready,
+		Condition: informers.ReadyCondition,
 	}
 }
 

@@ -32,7 +32,8 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	deployments, err1 := informers.Objects[*appsv1.Deployment](c.Informers)
 	sets, err2 := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)
-	pods, err3 := informers.Pods(c.Informers, informers.PodFields{Paths: []string{"status.phase", "status.conditions"}, Condition: informers.Ready})
+	pods, err3 := informers.Pods(c.Informers,
+		informers.PodFields{Paths: []string{"status.phase", "status.conditions"}, Condition: informers.ReadyCondition})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}

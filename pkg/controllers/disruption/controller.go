@@ -53,7 +53,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			Kinds:   []string{k.pods.Kind().Kind},
 			Watches: []reconcile.Watch{
 				k.pods.Watch(k.enqueuedPod),
-				k.budgets.Watch(informers.Nothing),
+				k.budgets.Watch(informers.None),
 			},
 			Observe:          k.observePod,
 			Owner:            func(s podSnapshot) plan.Object { return s.Pod },

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/internal/cowmap"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -17,8 +17,8 @@ const mostLater = 256
 // selection is what a budget counts of the pods that it selects. It is never changed: a change of a few pods makes a new one, which
 // shares most of the old one, so that it costs what has changed and not what is selected.
 type selection struct {
-	Budget string                           // uid and generation of the budget whose selector it was
-	Pods   overlay.Map[string, selectedPod] // by name
+	Budget string                          // uid and generation of the budget whose selector it was
+	Pods   cowmap.Map[string, selectedPod] // by name
 	Counts counts
 }
 
@@ -53,7 +53,7 @@ func newSelection(budget string, pods []*corev1.Pod) *selection {
 		all[p.Name] = lookAt(p)
 		s.Counts.add(p)
 	}
-	s.Pods = overlay.Of(all)
+	s.Pods = cowmap.Of(all)
 	return s
 }
 
@@ -84,7 +84,7 @@ func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 		}
 	}
 	if len(after.Pods.Later) > mostLater {
-		after.Pods = overlay.Of(maps.Collect(after.Pods.All()))
+		after.Pods = cowmap.Of(maps.Collect(after.Pods.All()))
 	}
 	return after
 }

@@ -35,7 +35,8 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	services, err1 := informers.Services(c.Informers, "spec")
 	stored, err2 := informers.Objects[*corev1.Endpoints](c.Informers)
-	pods, err3 := informers.PodsByLabels(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
+	read := informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.ReadyCondition}
+	pods, err3 := informers.PodsByLabels(c.Informers, read)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}

@@ -34,8 +34,9 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
 	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode))
-	pods, err2 := informers.PodsByLabels(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
-	onNodes, err3 := informers.PodsByNode(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
+	read := informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.ReadyCondition}
+	pods, err2 := informers.PodsByLabels(c.Informers, read)
+	onNodes, err3 := informers.PodsByNode(c.Informers, read)
 	nodes, err4 := informers.Nodes(c.Informers, "status.conditions", "status.allocatable")
 	slices, err5 := informers.EndpointSlices(c.Informers)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {

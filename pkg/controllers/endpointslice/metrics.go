@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/internal/slicemetrics"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // collectors are the metrics of this controller (EPS-62..67). They count nothing until they are registered.
 type collectors struct {
-	*slicemetrics.Metrics
+	*endpoints.SliceMetrics
 	changed  *metrics.HistogramVec
 	syncs    *metrics.CounterVec
 	services *metrics.GaugeVec
@@ -29,7 +29,7 @@ type collectors struct {
 func newCollectors(exists func(plan.Key) bool) *collectors {
 	const subsystem = "endpoint_slice_controller"
 	return &collectors{
-		Metrics: slicemetrics.New(subsystem, false, exists),
+		SliceMetrics: endpoints.NewSliceMetrics(subsystem, false, exists),
 		changed: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Subsystem: subsystem, Name: "endpointslices_changed_per_sync", Buckets: metrics.DefBuckets, StabilityLevel: metrics.ALPHA,
 			Help: "EndpointSlices that a reconcile has written.",

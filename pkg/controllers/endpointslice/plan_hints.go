@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/endpointslice/trafficdist"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -53,7 +53,7 @@ func cpuByZone(nodes []*corev1.Node) map[string]int64 {
 func countsForTopology(n *corev1.Node) bool {
 	_, controlPlane := n.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := n.Labels["node-role.kubernetes.io/master"]
-	return !controlPlane && !master && podutil.NodeReady(n)
+	return !controlPlane && !master && nodes.Ready(n)
 }
 
 // hint gives the endpoints of a family the hints that the service asks for. Slices that had no other reason to change may get one

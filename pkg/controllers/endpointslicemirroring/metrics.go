@@ -7,13 +7,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/internal/slicemetrics"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // collectors are the metrics of this controller (ESM-24). They count nothing until they are registered.
 type collectors struct {
-	*slicemetrics.Metrics
+	*endpoints.SliceMetrics
 	skipped  *metrics.HistogramVec
 	duration *metrics.HistogramVec
 }
@@ -21,8 +21,9 @@ type collectors struct {
 func newCollectors(exists func(plan.Key) bool) *collectors {
 	const subsystem = "endpoint_slice_mirroring_controller"
 	return &collectors{
-		Metrics: slicemetrics.New(subsystem, true, exists),
-		skipped: slicemetrics.Sizes(subsystem, "addresses_skipped_per_sync", "Addresses that a reconcile has not mirrored, because they are invalid or too many."),
+		SliceMetrics: endpoints.NewSliceMetrics(subsystem, true, exists),
+		skipped: endpoints.NewSizes(subsystem, "addresses_skipped_per_sync",
+			"Addresses that a reconcile has not mirrored, because they are invalid or too many."),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Subsystem: subsystem, Name: "endpoints_sync_duration", Buckets: metrics.ExponentialBuckets(0.001, 2, 15),
 			StabilityLevel: metrics.ALPHA, Help: "How long a reconcile took, in seconds.",

@@ -92,7 +92,7 @@ func (b *bench) wantDeletions(want int) {
 // quiet expects that the brake holds nothing, and has told nobody of anything.
 func (b *bench) quiet() {
 	b.Helper()
-	held, ended := b.brake.News(time.Now())
+	held, ended := b.brake.Events(time.Now())
 	if len(held)+len(ended)+len(b.brake.Holds(time.Now())) > 0 {
 		b.Errorf("false alarm: %v %v", held, ended)
 	}
@@ -232,7 +232,7 @@ func TestEmptyListOfABrokenAPI(t *testing.T) {
 				b.loseWidgets(0, 100)
 				time.Sleep(50 * time.Minute)
 				b.unwritten()
-				held, _ := b.brake.News(time.Now())
+				held, _ := b.brake.Events(time.Now())
 				if len(held) != 1 || held[0].What != "the dependents of Widget.example.com" || !strings.Contains(held[0].Why, "no object at all") {
 					b.Errorf("the brake says: %v", held)
 				}
@@ -242,7 +242,8 @@ func TestEmptyListOfABrokenAPI(t *testing.T) {
 				c.then(b, api)
 				time.Sleep(15 * time.Second)
 				b.wantDeletions(c.deletions)
-				if _, ended := b.brake.News(time.Now()); c.cause == "" && len(ended) > 0 || c.cause != "" && (len(ended) != 1 || ended[0].Cause != c.cause) {
+				if _, ended := b.brake.Events(time.Now()); c.cause == "" && len(ended) > 0 || c.cause != "" &&
+					(len(ended) != 1 || ended[0].Cause != c.cause) {
 					b.Errorf("the brake says: %v", ended)
 				}
 			})

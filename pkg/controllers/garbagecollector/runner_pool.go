@@ -12,7 +12,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
-	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -23,7 +22,7 @@ const explainName = "garbage_collector"
 
 // pool is a queue with its workers.
 type pool struct {
-	*worker.Pool[item]
+	*queue.Pool[item]
 	name    string
 	process func(context.Context, item) (again time.Duration, err error)
 
@@ -33,7 +32,7 @@ type pool struct {
 
 func newPool(name string, process func(context.Context, item) (time.Duration, error)) *pool {
 	p := &pool{name: name, process: process, failures: map[item]int{}}
-	p.Pool = worker.NewPool(queue.New(name, func(i item) string { return i.key().Namespace }), p.next)
+	p.Pool = queue.NewPool(queue.New(name, func(i item) string { return i.key().Namespace }), p.next)
 	return p
 }
 

@@ -78,7 +78,7 @@ func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 			"status.phase", "status.startTime", "status.conditions",
 		},
 		Containers: true, // those without requests matter (HPA-31)
-		Condition:  informers.Ready,
+		Condition:  informers.ReadyCondition,
 	})
 	workloads, err3 := scale.NewCaches(f, "spec.replicas", "spec.selector", "status.replicas")
 	k := &caches{autoscalers: autoscalers, pods: pods, workloads: workloads, schedule: r}
@@ -106,8 +106,8 @@ func (k *caches) watches(own *collectors) []reconcile.Watch {
 	return append([]reconcile.Watch{
 		k.autoscalers.Watch(atOnce),
 		k.autoscalers.Watch(later, informers.WithResync, informers.WithDelay(wait)),
-		k.pods.Watch(informers.Nothing),
-	}, k.workloads.Watches(informers.Nothing)...)
+		k.pods.Watch(informers.None),
+	}, k.workloads.Watches(informers.None)...)
 }
 
 // respecified reports whether an autoscaler is another one than before, or has another spec. API servers before 1.37 do not count that in its

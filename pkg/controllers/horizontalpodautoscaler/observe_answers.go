@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/guard"
+	"github.com/standalone-kcm/controller-manager/internal/circuit"
 )
 
 // answers are those of the metrics APIs in the present period. Autoscalers that ask the same share the request and its answer, an error
@@ -17,7 +17,7 @@ type answers struct {
 
 	// groups keeps API groups that answer nobody from holding up the autoscalers that do not need them. It is not enough that one question
 	// has no answer: it may be that of a single tenant.
-	groups guard.Guard[string]
+	groups circuit.Breaker[string]
 
 	mu    sync.Mutex
 	all   map[question]*answer
@@ -86,14 +86,14 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 	a.all[q] = mine
 	a.mu.Unlock()
 	defer close(mine.done)
-	defer end(guard.ErrUnknown)                                      // if it panics
+	defer end(circuit.ErrUnknown)                                    // if it panics
 	mine.err = errors.New("the request has ended without an answer") // should read panic
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	mine.value, mine.err = read(bounded)
 	switch {
 	case ctx.Err() != nil: // whoever has asked has given up
-		end(guard.ErrUnknown)
+		end(circuit.ErrUnknown)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if mine.none = true; a.all[q] == mine {

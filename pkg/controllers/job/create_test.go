@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -24,7 +24,7 @@ func TestNewPod(t *testing.T) { // JOB-25
 		t.Errorf("named %q %q in %q", p.Name, p.GenerateName, p.Namespace)
 	case ref == nil || ref.UID != j.UID || ref.Kind != "Job" || ref.APIVersion != "batch/v1" || ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion:
 		t.Errorf("owner %+v", ref)
-	case len(p.Finalizers) != 2 || !jobutil.Tracked(p):
+	case len(p.Finalizers) != 2 || !workloads.Tracked(p):
 		t.Errorf("finalizers %v", p.Finalizers)
 	case p.Labels["job"] != "sum" || p.Annotations["a"] != "b" || p.Spec.Containers[0].Image != "sum:1":
 		t.Errorf("%+v", p)

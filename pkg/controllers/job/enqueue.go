@@ -6,14 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // orphansByPod returns the key of a pod with a finalizer that nobody else may remove.
 func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 	pod, ok := after.(*corev1.Pod)
-	if !ok || !jobutil.Tracked(pod) {
+	if !ok || !workloads.Tracked(pod) {
 		return nil
 	}
 	ref := metav1.GetControllerOfNoCopy(pod)
@@ -21,7 +21,8 @@ func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 		return nil
 	}
 	if ref != nil {
-		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil && job.UID == ref.UID && jobutil.Finished(job) == nil {
+		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil && job.UID == ref.UID &&
+			workloads.JobFinished(job) == nil {
 			return nil
 		}
 	}
@@ -34,11 +35,11 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 	if !ok {
 		job, ok = before.(*batchv1.Job)
 	}
-	if !ok || after != nil && jobutil.Finished(job) == nil {
+	if !ok || after != nil && workloads.JobFinished(job) == nil {
 		return nil
 	}
 	for _, pod := range k.pods.OwnedBy(job.Namespace, job.UID) {
-		if jobutil.Tracked(pod) {
+		if workloads.Tracked(pod) {
 			keys = append(keys, plan.KeyOf(pod))
 		}
 	}
@@ -47,7 +48,7 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 		return keys
 	}
 	for _, pod := range k.pods.OrphansIn(job.Namespace) {
-		if jobutil.Tracked(pod) && selector.Matches(labels.Set(pod.Labels)) {
+		if workloads.Tracked(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			keys = append(keys, plan.KeyOf(pod))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -66,7 +66,7 @@ func (c *collectors) countStale(r schema.GroupResource) {
 
 // itself returns the key of a Job that has changed, and counts new ones that another controller manages (JOB-13).
 func (c *collectors) itself(before, after plan.Object) []plan.Key {
-	if job, ok := after.(*batchv1.Job); ok && before == nil && jobutil.ManagedElsewhere(job) {
+	if job, ok := after.(*batchv1.Job); ok && before == nil && workloads.ManagedElsewhere(job) {
 		c.foreign.WithLabelValues(*job.Spec.ManagedBy).Inc()
 	}
 	return informers.Itself(before, after)
@@ -77,8 +77,8 @@ func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Ke
 	return func(before, after plan.Object) []plan.Key {
 		old, _ := before.(*corev1.Pod)
 		pod, _ := after.(*corev1.Pod)
-		had := old != nil && podutil.Finished(old) && jobutil.Tracked(old)
-		has := pod != nil && podutil.Finished(pod) && jobutil.Tracked(pod)
+		had := old != nil && podutil.Finished(old) && workloads.Tracked(old)
+		has := pod != nil && podutil.Finished(pod) && workloads.Tracked(pod)
 		switch {
 		case has && !had:
 			c.terminated.WithLabelValues("add").Inc()
@@ -131,18 +131,19 @@ func (c *collectors) countEnded(s view, after *batchv1.Job) {
 			c.policy.WithLabelValues(string(r.action)).Inc()
 		}
 	}
-	if jobutil.Indexed(after) {
+	if workloads.Indexed(after) {
 		limit := "global"
-		if jobutil.HasLimitPerIndex(after) {
+		if workloads.HasLimitPerIndex(after) {
 			limit = "perIndex"
-			lost := parseIndexes(*after.Status.FailedIndexes, jobutil.Completions(after)).count() - s.failedBefore.count()
+			failed := parseIndexes(*after.Status.FailedIndexes, workloads.Completions(after))
+			lost := failed.count() - s.failedBefore.count()
 			c.indexes.WithLabelValues("failed", limit).Add(float64(max(0, lost)))
 		}
 		c.indexes.WithLabelValues("succeeded", limit).Add(float64(max(0, after.Status.Succeeded-int32(s.completedBefore.count()))))
 	}
 	for t, result := range map[batchv1.JobConditionType]string{batchv1.JobComplete: "succeeded", batchv1.JobFailed: "failed"} {
-		if jobutil.IsTrue(after.Status, t) {
-			c.finished.WithLabelValues(mode, result, jobutil.Condition(after.Status, t).Reason).Inc()
+		if workloads.HasJobCondition(after.Status, t) {
+			c.finished.WithLabelValues(mode, result, workloads.JobCondition(after.Status, t).Reason).Inc()
 		}
 	}
 }
@@ -151,7 +152,7 @@ func (c *collectors) countCreations(s view, did plan.Outcome) {
 	reason := "new"
 	if s.totalFailed() > 0 || len(s.terminating) > 0 {
 		reason = "recreate_terminating_or_failed"
-		if jobutil.ReplacesOnlyEnded(s.Job) {
+		if workloads.ReplacesOnlyEnded(s.Job) {
 			reason = "recreate_failed"
 		}
 	}
@@ -168,7 +169,7 @@ func (c *collectors) countCreations(s view, did plan.Outcome) {
 }
 
 func modeOf(j *batchv1.Job) string {
-	if jobutil.Indexed(j) {
+	if workloads.Indexed(j) {
 		return string(batchv1.IndexedCompletion)
 	}
 	return string(batchv1.NonIndexedCompletion)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -65,7 +65,7 @@ func (k *caches) observeOrphan(ctx context.Context, r reconcile.Request[struct{}
 	}
 	o.Exists = true
 	o.Snapshot.Pod = pod
-	if !jobutil.Tracked(pod) {
+	if !workloads.Tracked(pod) {
 		return o, nil
 	}
 	switch ref := metav1.GetControllerOfNoCopy(pod); {

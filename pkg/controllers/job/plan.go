@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -26,9 +26,9 @@ func planJob(now time.Time, s snapshot) (decision, plan.Plan) {
 // planPods decides which pods a Job adopts or releases, and how many it creates or which it deletes.
 func planPods(now time.Time, s view) plan.Plan {
 	switch {
-	case jobutil.ManagedElsewhere(s.Job):
+	case workloads.ManagedElsewhere(s.Job):
 		return plan.Plan{Why: "left to " + *s.Job.Spec.ManagedBy + ", by spec.managedBy"}
-	case jobutil.Finished(s.Job) != nil:
+	case workloads.JobFinished(s.Job) != nil:
 		return plan.Plan{Why: "finished"}
 	case s.invalid != nil:
 		return plan.Plan{Why: s.invalid.Error()}
@@ -76,14 +76,14 @@ func managePods(now time.Time, s view) plan.Plan {
 	case end.decided():
 		p := plan.Plan{Why: fmt.Sprintf("%s: %s", end.reason, end.message)}
 		switch n := min(len(s.active), burst); {
-		case n == 0 || !jobutil.IsTrue(s.Job.Status, end.interim):
+		case n == 0 || !workloads.HasJobCondition(s.Job.Status, end.interim):
 		case end.failing():
 			p.Steps = []plan.Step{deletePods(s.active[:n]...)} // counted later, see report (JOB-60)
 		default: // they do not count, although their containers may fail when they are stopped (JOB-45)
 			p.Steps = []plan.Step{deleteUncounted(s, s.active[:n])}
 		}
 		return p
-	case jobutil.Suspended(s.Job):
+	case workloads.Suspended(s.Job):
 		p := plan.Plan{Why: "suspended"}
 		if n := min(len(s.active), burst); n > 0 {
 			p.Steps = []plan.Step{deleteUncounted(s, s.active[:n])}
@@ -96,7 +96,7 @@ func managePods(now time.Time, s view) plan.Plan {
 		return plan.Plan{Steps: []plan.Step{deleteUncounted(s, doomed[:n])}, Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
 	}
 	missing := wanted - len(s.active)
-	if jobutil.ReplacesOnlyEnded(s.Job) {
+	if workloads.ReplacesOnlyEnded(s.Job) {
 		missing -= len(s.terminating)
 	}
 	if missing > 0 {
@@ -110,15 +110,16 @@ func wantedPods(s view) int {
 	succeeded := s.totalSucceeded(s.Job)
 	switch {
 	case s.Job.Spec.Completions != nil:
-		return min(jobutil.Parallelism(s.Job), max(0, jobutil.Completions(s.Job)-succeeded))
+		return min(workloads.Parallelism(s.Job), max(0, workloads.Completions(s.Job)-succeeded))
 	case succeeded > 0:
-		return min(jobutil.Parallelism(s.Job), len(s.active))
+		return min(workloads.Parallelism(s.Job), len(s.active))
 	}
-	return jobutil.Parallelism(s.Job)
+	return workloads.Parallelism(s.Job)
 }
 
 func unknownMode(j *batchv1.Job) bool {
-	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode != batchv1.NonIndexedCompletion && !jobutil.Indexed(j)
+	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode != batchv1.NonIndexedCompletion &&
+		!workloads.Indexed(j)
 }
 
 // written returns the uids of the pods that the steps change or delete.

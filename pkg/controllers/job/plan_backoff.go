@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -58,7 +58,7 @@ func (m *memory) see(now time.Time, s view) *memory {
 
 // seeFailures is about failures in a row (JOB-30, JOB-31).
 func (m *memory) seeFailures(now time.Time, s view) *memory {
-	if jobutil.HasLimitPerIndex(s.Job) {
+	if workloads.HasLimitPerIndex(s.Job) {
 		return nil
 	}
 	next := memory{UID: s.Job.UID, Success: latestSuccess(s), Counted: map[types.UID]bool{}}

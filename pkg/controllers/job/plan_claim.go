@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -48,7 +48,7 @@ func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 			switch pod := change.New.(*corev1.Pod); {
 			case !change.Adopt:
 				pod.Finalizers = untrack(pod, "").New.GetFinalizers()
-			case !jobutil.Tracked(pod) && !podutil.Finished(pod):
+			case !workloads.Tracked(pod) && !podutil.Finished(pod):
 				pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -42,11 +42,11 @@ func newCounts(s view) counts {
 		toReplace: map[int]*corev1.Pod{}, actions: map[types.UID]policyMatch{},
 	}
 	c.readLists(s)
-	if jobutil.Indexed(s.Job) {
-		c.completedBefore = parseIndexes(s.Job.Status.CompletedIndexes, jobutil.Completions(s.Job))
+	if workloads.Indexed(s.Job) {
+		c.completedBefore = parseIndexes(s.Job.Status.CompletedIndexes, workloads.Completions(s.Job))
 		c.succeeded = int32(c.completedBefore.count())
-		if jobutil.HasLimitPerIndex(s.Job) && s.Job.Status.FailedIndexes != nil {
-			c.failedBefore = parseIndexes(*s.Job.Status.FailedIndexes, jobutil.Completions(s.Job))
+		if workloads.HasLimitPerIndex(s.Job) && s.Job.Status.FailedIndexes != nil {
+			c.failedBefore = parseIndexes(*s.Job.Status.FailedIndexes, workloads.Completions(s.Job))
 		}
 	}
 	c.completed, c.failedIndexes = c.completedBefore, c.failedBefore
@@ -59,7 +59,7 @@ func newCounts(s view) counts {
 			c.terminating = append(c.terminating, p)
 		}
 		switch {
-		case !jobutil.Tracked(p): // is counted already, or will not be (JOB-44)
+		case !workloads.Tracked(p): // is counted already, or will not be (JOB-44)
 		case c.listed[p.UID]:
 			c.counted = append(c.counted, p)
 		case p.Status.Phase == corev1.PodSucceeded:
@@ -72,7 +72,7 @@ func newCounts(s view) counts {
 	slices.SortFunc(failed, byCreation)
 	c.addSucceeded(s.Job, succeeded)
 	c.addFailed(s.Job, failed)
-	if jobutil.HasLimitPerIndex(s.Job) && s.Job.DeletionTimestamp == nil && !writtenEnd(s.Job).decided() {
+	if workloads.HasLimitPerIndex(s.Job) && s.Job.DeletionTimestamp == nil && !writtenEnd(s.Job).decided() {
 		c.findToReplace(s.Job)
 	}
 	return c
@@ -86,7 +86,7 @@ func (c *counts) readLists(s view) {
 	}
 	tracked := map[types.UID]bool{}
 	for _, p := range s.Pods {
-		if jobutil.Tracked(p) { // also if somebody has made it an orphan: it may come back
+		if workloads.Tracked(p) { // also if somebody has made it an orphan: it may come back
 			tracked[p.UID] = true
 		}
 	}
@@ -110,7 +110,7 @@ func (c *counts) readLists(s view) {
 }
 
 func (c *counts) addSucceeded(j *batchv1.Job, pods []*corev1.Pod) {
-	if !jobutil.Indexed(j) {
+	if !workloads.Indexed(j) {
 		c.newSucceeded = pods
 		return
 	}
@@ -118,7 +118,7 @@ func (c *counts) addSucceeded(j *batchv1.Job, pods []*corev1.Pod) {
 	seen := map[int]bool{}
 	for _, p := range pods {
 		index, ok := indexOf(p)
-		if !ok || index >= jobutil.Completions(j) || c.done(index) || seen[index] {
+		if !ok || index >= workloads.Completions(j) || c.done(index) || seen[index] {
 			c.ignored = append(c.ignored, p)
 			continue
 		}
@@ -133,7 +133,7 @@ func (c *counts) addFailed(j *batchv1.Job, pods []*corev1.Pod) {
 	var more []int
 	for _, p := range pods {
 		index, ok := indexOf(p)
-		if jobutil.Indexed(j) && (!ok || index >= jobutil.Completions(j)) {
+		if workloads.Indexed(j) && (!ok || index >= workloads.Completions(j)) {
 			c.ignored = append(c.ignored, p)
 			continue
 		}
@@ -156,7 +156,7 @@ func (c *counts) addFailed(j *batchv1.Job, pods []*corev1.Pod) {
 // failsIndex reports whether the failure of the pod is the end of its index (JOB-68). That of a pod which was deleted because the Job ends
 // is not: see addFailed.
 func failsIndex(j *batchv1.Job, p *corev1.Pod, m policyMatch) bool {
-	return jobutil.HasLimitPerIndex(j) && (m.action == batchv1.PodFailurePolicyActionFailIndex ||
+	return workloads.HasLimitPerIndex(j) && (m.action == batchv1.PodFailurePolicyActionFailIndex ||
 		failuresOf(p).counted >= int(*j.Spec.BackoffLimitPerIndex))
 }
 
@@ -165,7 +165,7 @@ func (c *counts) done(index int) bool { return c.completed.has(index) || c.faile
 
 // totalSucceeded is the number of pods, or indexes, that have succeeded, whether or not they are counted yet.
 func (c *counts) totalSucceeded(j *batchv1.Job) int {
-	if jobutil.Indexed(j) {
+	if workloads.Indexed(j) {
 		return c.completed.count()
 	}
 	return int(c.succeeded) + len(c.listedSucceeded) + len(c.newSucceeded)
@@ -179,7 +179,7 @@ func (c *counts) totalFailed() int {
 // hasFailed reports whether the pod counts as failed. Unless the Job replaces pods only when they have ended, one that is being
 // deleted does (JOB-28).
 func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodFailed || podutil.Terminating(p) && !jobutil.ReplacesOnlyEnded(j)
+	return p.Status.Phase == corev1.PodFailed || podutil.Terminating(p) && !workloads.ReplacesOnlyEnded(j)
 }
 
 func byCreation(a, b *corev1.Pod) int {

@@ -9,14 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // createMissing plans the creation of pods, as many as are missing and may start now.
 func createMissing(now time.Time, s view, missing int) plan.Plan {
 	n := min(missing, burst)
-	if jobutil.HasLimitPerIndex(s.Job) {
+	if workloads.HasLimitPerIndex(s.Job) {
 		return createIndexes(now, s, n)
 	}
 	if until, failures := backoff(now, s); until.After(now) {
@@ -24,7 +24,7 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 		return plan.Plan{Requeue: wait, Why: fmt.Sprintf("%d pods are missing; pods have failed %d times in a row, the next may start in %v",
 			missing, failures, wait.Round(time.Second))}
 	}
-	if jobutil.Indexed(s.Job) {
+	if workloads.Indexed(s.Job) {
 		return createIndexes(now, s, n)
 	}
 	step := plan.Create{Object: newPod(s.Job), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods, Events: creationEvents()}
@@ -60,7 +60,7 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 // pickIndexes returns the n lowest indexes that may start now (JOB-66), and when the first of those may that are in back-off.
 func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked []int, next time.Time) {
 	busy := s.busy(s.Job)
-	for index := 0; index < jobutil.Completions(s.Job) && len(picked) < n; index++ {
+	for index := 0; index < workloads.Completions(s.Job) && len(picked) < n; index++ {
 		if done, ok := s.completed.find(index); ok {
 			index = done.last
 			continue
@@ -124,7 +124,7 @@ func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
 			addIndexVariable(&containers[c])
 		}
 	}
-	if !jobutil.HasLimitPerIndex(j) {
+	if !workloads.HasLimitPerIndex(j) {
 		return p
 	}
 	var f failures

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -29,14 +29,14 @@ func surplus(s view, wanted int) []*corev1.Pod {
 // theirs.
 func splitByNeed(s view) (needless, needed []*corev1.Pod) {
 	pods := slices.Clone(s.active)
-	if !jobutil.Indexed(s.Job) {
+	if !workloads.Indexed(s.Job) {
 		return nil, pods
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return rank(b, a) })
 	seen := map[int]bool{}
 	for _, p := range pods {
 		index, ok := indexOf(p)
-		if !ok || index >= jobutil.Completions(s.Job) || seen[index] || s.done(index) {
+		if !ok || index >= workloads.Completions(s.Job) || seen[index] || s.done(index) {
 			needless = append(needless, p)
 			continue
 		}
@@ -51,7 +51,7 @@ func splitByNeed(s view) (needless, needed []*corev1.Pod) {
 func rank(a, b *corev1.Pod) int {
 	ra, rb := podutil.Restarts(a), podutil.Restarts(b)
 	return cmp.Or(
-		podutil.FalseFirst(jobutil.Tracked(a), jobutil.Tracked(b)),
+		podutil.FalseFirst(workloads.Tracked(a), workloads.Tracked(b)),
 		podutil.FalseFirst(a.Spec.NodeName != "", b.Spec.NodeName != ""),
 		cmp.Compare(progress(a), progress(b)),
 		podutil.FalseFirst(podutil.Ready(a), podutil.Ready(b)),
@@ -80,7 +80,7 @@ func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {
 		sequence := []plan.Step{deletePods(p)}
-		if jobutil.Tracked(p) && !s.listed[p.UID] {
+		if workloads.Tracked(p) && !s.listed[p.UID] {
 			step := untrack(p, "the pod is deleted without being counted")
 			step.Version = true // it may have ended meanwhile, and must be counted then
 			sequence = []plan.Step{step, deletePods(p)}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -47,12 +47,12 @@ func endOf(now time.Time, s view) end {
 	case untilDeadline(now, s) == 0:
 		return failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	}
-	if jobutil.HasLimitPerIndex(s.Job) {
+	if workloads.HasLimitPerIndex(s.Job) {
 		failed := s.failedIndexes.count()
 		if most := s.Job.Spec.MaxFailedIndexes; most != nil && failed > int(*most) {
 			return failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
 		}
-		if failed > 0 && failed+s.completed.count() >= jobutil.Completions(s.Job) {
+		if failed > 0 && failed+s.completed.count() >= workloads.Completions(s.Job) {
 			return failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 		}
 	}
@@ -65,8 +65,8 @@ func endOf(now time.Time, s view) end {
 // writtenEnd is the end that the status of the Job tells (JOB-50, JOB-51).
 func writtenEnd(j *batchv1.Job) end {
 	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if jobutil.IsTrue(j.Status, t) {
-			c := jobutil.Condition(j.Status, t)
+		if workloads.HasJobCondition(j.Status, t) {
+			c := workloads.JobCondition(j.Status, t)
 			return end{t, c.Reason, c.Message}
 		}
 	}
@@ -76,7 +76,7 @@ func writtenEnd(j *batchv1.Job) end {
 // completionsReached decides whether the Job is complete because enough pods have succeeded and none is left (JOB-59).
 func completionsReached(s view, active int) end {
 	succeeded := s.totalSucceeded(s.Job)
-	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < jobutil.Completions(s.Job) {
+	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < workloads.Completions(s.Job) {
 		return end{}
 	}
 	return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"}
@@ -112,7 +112,8 @@ const never = time.Duration(1<<63 - 1)
 func untilDeadline(now time.Time, s view) time.Duration {
 	j := s.Job
 	seconds := j.Spec.ActiveDeadlineSeconds
-	if seconds == nil || j.Status.StartTime == nil || jobutil.Suspended(j) || *seconds > int64(never/time.Second) || jobutil.IsTrue(j.Status, batchv1.JobSuspended) {
+	if seconds == nil || j.Status.StartTime == nil || workloads.Suspended(j) || *seconds > int64(never/time.Second) ||
+		workloads.HasJobCondition(j.Status, batchv1.JobSuspended) {
 		return never // the start time of a Job that is about to be resumed will be set anew (JOB-81)
 	}
 	end := j.Status.StartTime.Add(time.Duration(*seconds) * time.Second)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -28,7 +28,7 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 	switch {
 	case s.Unseen:
 		return plan.Plan{Requeue: unseenCheck, Why: "the pod has a Job that the cache does not show yet"}
-	case !jobutil.Tracked(s.Pod) || !orphaned(s):
+	case !workloads.Tracked(s.Pod) || !orphaned(s):
 		return plan.Plan{Why: "the pod has no finalizer, or a Job that will remove it"}
 	}
 	step := untrack(s.Pod, "no Job will count the pod")
@@ -42,7 +42,8 @@ func orphaned(s orphanSnapshot) bool {
 	if ref == nil {
 		return s.Job == nil || !adopts(s.Job, s.Pod)
 	}
-	return isJob(ref) && (s.Job == nil || s.Job.UID != ref.UID || jobutil.Finished(s.Job) != nil && !jobutil.ManagedElsewhere(s.Job))
+	return isJob(ref) && (s.Job == nil || s.Job.UID != ref.UID ||
+		workloads.JobFinished(s.Job) != nil && !workloads.ManagedElsewhere(s.Job))
 }
 
 // adopts reports whether the Job is about to adopt the orphan, which then keeps its finalizer. What is cheap to find out comes first,

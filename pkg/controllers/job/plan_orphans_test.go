@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -173,11 +173,11 @@ func put(t *testing.T, informer cache.SharedIndexInformer, o plan.Object) {
 func TestClaimsAndTheFinalizer(t *testing.T) {
 	s := snapshotOf(sum(2), pod("a", orphan, untracked), pod("b", relabelled))
 	mine, steps := claim(s)
-	if len(mine) != 1 || !jobutil.Tracked(mine[0]) || !metav1.IsControlledBy(mine[0], s.Job) {
+	if len(mine) != 1 || !workloads.Tracked(mine[0]) || !metav1.IsControlledBy(mine[0], s.Job) {
 		t.Errorf("adopted: %+v", mine)
 	}
 	for _, o := range changed(steps) {
-		if o.GetName() == "a" && jobutil.Tracked(o.(*corev1.Pod)) {
+		if o.GetName() == "a" && workloads.Tracked(o.(*corev1.Pod)) {
 			t.Error("the pod of the cache has changed")
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 // policyMatch is what the rule says that a failed pod matches in the pod failure policy; zero if it matches none.
@@ -81,13 +81,13 @@ func matchCondition(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, p
 
 // metSuccessPolicy returns the first rule of the success policy that holds (JOB-76).
 func metSuccessPolicy(j *batchv1.Job, completed indexes) (index int, ok bool) {
-	if j.Spec.SuccessPolicy == nil || !jobutil.Indexed(j) {
+	if j.Spec.SuccessPolicy == nil || !workloads.Indexed(j) {
 		return 0, false
 	}
 	for i, r := range j.Spec.SuccessPolicy.Rules {
-		wanted, succeeded := jobutil.Completions(j), completed.count()
+		wanted, succeeded := workloads.Completions(j), completed.count()
 		if r.SucceededIndexes != nil {
-			list := parseIndexes(*r.SucceededIndexes, jobutil.Completions(j))
+			list := parseIndexes(*r.SucceededIndexes, workloads.Completions(j))
 			wanted, succeeded = list.count(), list.covered(completed)
 		}
 		if r.SucceededCount != nil {

@@ -7,14 +7,15 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 // findToReplace finds the last failed pod of each index that is to run again and does not yet.
 func (c *counts) findToReplace(j *batchv1.Job) {
 	busy := c.busy(j)
 	for _, p := range slices.Concat(c.newFailed, c.ignored, c.counted) {
-		if index, ok := indexOf(p); ok && hasFailed(j, p) && index < jobutil.Completions(j) && !busy[index] && !c.done(index) {
+		if index, ok := indexOf(p); ok && hasFailed(j, p) && index < workloads.Completions(j) && !busy[index] &&
+			!c.done(index) {
 			keepLater(c.toReplace, index, p)
 		}
 	}
@@ -31,7 +32,7 @@ func (c *counts) mustStay(p *corev1.Pod) bool {
 func (c *counts) busy(j *batchv1.Job) map[int]bool {
 	busy := map[int]bool{}
 	pods := c.active
-	if jobutil.ReplacesOnlyEnded(j) {
+	if workloads.ReplacesOnlyEnded(j) {
 		pods = slices.Concat(c.active, c.terminating)
 	}
 	for _, p := range pods {
@@ -45,11 +46,12 @@ func (c *counts) busy(j *batchv1.Job) map[int]bool {
 // lastFailures returns by index the pod whose annotations say most about the failures of the index. Usually it is one of toReplace.
 func lastFailures(s view) map[int]*corev1.Pod {
 	last := map[int]*corev1.Pod{}
-	if !jobutil.HasLimitPerIndex(s.Job) {
+	if !workloads.HasLimitPerIndex(s.Job) {
 		return last
 	}
 	for _, p := range s.mine {
-		if index, ok := indexOf(p); ok && p.Status.Phase != corev1.PodSucceeded && (jobutil.Tracked(p) || ownFailure(p)) && hasFailed(s.Job, p) {
+		if index, ok := indexOf(p); ok && p.Status.Phase != corev1.PodSucceeded &&
+			(workloads.Tracked(p) || ownFailure(p)) && hasFailed(s.Job, p) {
 			keepLater(last, index, p)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -62,7 +62,8 @@ func (l *life) before(v plan.Verb, o plan.Object) error {
 		if v == plan.Created {
 			l.beforeCreation(o)
 		}
-		if now := plantest.One[*corev1.Pod](l.World, o.Name); v == plan.Changed && now != nil && jobutil.Tracked(now) && !jobutil.Tracked(o) {
+		if now := plantest.One[*corev1.Pod](l.World, o.Name); v == plan.Changed && now != nil && workloads.Tracked(now) &&
+			!workloads.Tracked(o) {
 			l.beforeRelease(now, o)
 		}
 	case *batchv1.Job:
@@ -78,11 +79,11 @@ func (l *life) before(v plan.Verb, o plan.Object) error {
 // beforeCreation checks that there is room for the pod.
 func (l *life) beforeCreation(p *corev1.Pod) {
 	j, active := l.job(), l.running()
-	if len(active) >= jobutil.Parallelism(j) {
+	if len(active) >= workloads.Parallelism(j) {
 		l.t.Fatalf("a pod is created although %d are active", len(active))
 	}
 	index, ok := indexOf(p)
-	if ok != jobutil.Indexed(j) || parseIndexes(j.Status.CompletedIndexes, jobutil.Completions(j)).has(index) && ok {
+	if ok != workloads.Indexed(j) || parseIndexes(j.Status.CompletedIndexes, workloads.Completions(j)).has(index) && ok {
 		l.t.Fatalf("a pod is created for the index %d", index)
 	}
 	for _, other := range active {
@@ -100,7 +101,8 @@ func (l *life) beforeRelease(now, after *corev1.Pod) {
 	}
 	j := l.job()
 	lists := j.Status.UncountedTerminatedPods
-	if index, ok := indexOf(now); ok && now.Status.Phase == corev1.PodSucceeded && parseIndexes(j.Status.CompletedIndexes, jobutil.Completions(j)).has(index) {
+	if index, ok := indexOf(now); ok && now.Status.Phase == corev1.PodSucceeded &&
+		parseIndexes(j.Status.CompletedIndexes, workloads.Completions(j)).has(index) {
 		return
 	}
 	if !slices.Contains(lists.Succeeded, now.UID) && !slices.Contains(lists.Failed, now.UID) {
@@ -113,9 +115,9 @@ func (l *life) look() {
 	for _, p := range l.pods() {
 		l.seen[p.UID] = p
 		switch {
-		case jobutil.Tracked(p) && podutil.Finished(p):
+		case workloads.Tracked(p) && podutil.Finished(p):
 			l.ended[p.UID] = true
-		case jobutil.Tracked(p) && p.DeletionTimestamp != nil:
+		case workloads.Tracked(p) && p.DeletionTimestamp != nil:
 			l.may[p.UID] = true
 		}
 	}
@@ -144,7 +146,7 @@ func (l *life) happen() {
 		n := rapid.Int32Range(0, 4).Draw(t, "parallelism")
 		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Parallelism = &n })
 	case "suspend":
-		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(!jobutil.Suspended(j)) })
+		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(!workloads.Suspended(j)) })
 	case "wait":
 		l.Sleep(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 	case "kill":
@@ -177,7 +179,7 @@ func TestEachPodIsCountedOnce(t *testing.T) { // JOB-40
 		counted := int(l.told.Succeeded + l.told.Failed)
 		s := l.snapshot()
 		for _, p := range s.toReplace { // have ended, and will be counted
-			if jobutil.Tracked(p) {
+			if workloads.Tracked(p) {
 				counted++
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -95,7 +95,7 @@ func newReport(now time.Time, s view, did plan.Outcome) *report {
 	r.status.Active = int32(r.left)
 	r.status.Ready = ptr.To(int32(ready))
 	r.status.Terminating = ptr.To(int32(len(s.terminating) - len(s.neverStarted()) + running))
-	if r.status.StartTime == nil && !jobutil.Suspended(s.Job) {
+	if r.status.StartTime == nil && !workloads.Suspended(s.Job) {
 		r.status.StartTime = &metav1.Time{Time: now}
 	}
 	return r
@@ -115,7 +115,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	failed, ignored := r.outcomes()
 	room := max(0, burst-len(r.listed)) // the lists are part of each write of the status, so their size has a bound (JOB-42)
 	succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]
-	if !jobutil.Indexed(r.Job) {
+	if !workloads.Indexed(r.Job) {
 		succeeded = succeeded[:min(room, len(succeeded))]
 	}
 	failed = failed[:max(0, min(room-len(succeeded), len(failed)))]
@@ -123,7 +123,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	for _, p := range failed {
 		lists.Failed = append(lists.Failed, p.UID)
 	}
-	if !jobutil.Indexed(r.Job) {
+	if !workloads.Indexed(r.Job) {
 		for _, p := range succeeded {
 			lists.Succeeded = append(lists.Succeeded, p.UID)
 		}
@@ -177,7 +177,7 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
 		ends := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
-		if ends && jobutil.Tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+		if ends && workloads.Tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
 			pods = append(pods, p)
 		}
 	}
@@ -188,7 +188,8 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 // does not replace them, so they lose their finalizer without being counted, like those that the Job deletes itself.
 func (s view) neverStarted() (pods []*corev1.Pod) {
 	for _, p := range s.terminating {
-		if jobutil.Suspended(s.Job) && p.Spec.NodeName == "" && jobutil.Tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
+		if workloads.Suspended(s.Job) && p.Spec.NodeName == "" && workloads.Tracked(p) && !s.listed[p.UID] &&
+			!hasFailed(s.Job, p) {
 			pods = append(pods, p)
 		}
 	}
@@ -199,13 +200,13 @@ func (s view) neverStarted() (pods []*corev1.Pod) {
 // releases none of them, and if it is deleted in the foreground, it waits for all (JOB-18).
 func (r *report) unselected() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
-		return !jobutil.Tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
+		return !workloads.Tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
 	})
 }
 
 // countIndexes writes which indexes are done, with those of the given pods (JOB-69).
 func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
-	if !jobutil.Indexed(r.Job) {
+	if !workloads.Indexed(r.Job) {
 		return
 	}
 	var done, lost []int
@@ -221,7 +222,7 @@ func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
 	completed := r.completedBefore.with(done...)
 	r.status.CompletedIndexes, r.status.Succeeded = completed.String(), int32(completed.count())
 	r.status.FailedIndexes = nil
-	if jobutil.HasLimitPerIndex(r.Job) {
+	if workloads.HasLimitPerIndex(r.Job) {
 		r.status.FailedIndexes = ptr.To(r.failedBefore.with(lost...).String())
 	}
 }
@@ -232,16 +233,17 @@ func (r *report) finish(now time.Time) {
 	if !r.end.decided() {
 		return
 	}
-	if !jobutil.IsTrue(r.status, r.end.interim) {
+	if !workloads.HasJobCondition(r.status, r.end.interim) {
 		setCondition(&r.status, r.end.interim, corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	}
 	lists := r.status.UncountedTerminatedPods
-	if r.left > 0 || *r.status.Terminating > 0 || len(lists.Succeeded)+len(lists.Failed) > 0 || slices.ContainsFunc(r.mine, jobutil.Tracked) {
+	if r.left > 0 || *r.status.Terminating > 0 || len(lists.Succeeded)+len(lists.Failed) > 0 ||
+		slices.ContainsFunc(r.mine, workloads.Tracked) {
 		return
 	}
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	wanted := r.Job.Spec.Completions
-	if r.status.StartTime == nil && !(jobutil.Suspended(r.Job) && wanted != nil && *wanted == 0) {
+	if r.status.StartTime == nil && !(workloads.Suspended(r.Job) && wanted != nil && *wanted == 0) {
 		r.status.StartTime = &metav1.Time{Time: now} // of a suspended Job; the server refuses an end without a start (JOB-64)
 	}
 	if r.end.failing() {
@@ -265,7 +267,7 @@ func (r *report) event(kind, reason, message string) {
 
 // suspend writes whether the Job is suspended. A Job that never was has no such condition (JOB-80, JOB-81).
 func (r *report) suspend(now time.Time) {
-	switch is, was := jobutil.Suspended(r.Job), jobutil.IsTrue(r.status, batchv1.JobSuspended); {
+	switch is, was := workloads.Suspended(r.Job), workloads.HasJobCondition(r.status, batchv1.JobSuspended); {
 	case r.end.decided() || r.Job.DeletionTimestamp != nil:
 	case is && !was && r.left == 0:
 		setCondition(&r.status, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
@@ -281,7 +283,7 @@ func (r *report) suspend(now time.Time) {
 func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) {
 	at := metav1.NewTime(now)
 	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at, LastTransitionTime: at}
-	if before := jobutil.Condition(*s, t); before != nil {
+	if before := workloads.JobCondition(*s, t); before != nil {
 		*before = c
 		return
 	}

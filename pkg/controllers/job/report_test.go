@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -150,7 +150,7 @@ func TestReportIndexed(t *testing.T) {
 		return func(j *batchv1.Job) {
 			j.Status.CompletedIndexes = completed
 			j.Status.Succeeded = int32(parseIndexes(completed, 100).count())
-			if jobutil.HasLimitPerIndex(j) {
+			if workloads.HasLimitPerIndex(j) {
 				j.Status.FailedIndexes = &lost
 			}
 		}
@@ -316,12 +316,13 @@ func TestRefusedRemovalsStopNothingElse(t *testing.T) {
 		_, _, _ = w.pass()
 	}
 	j := w.job()
-	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) || !jobutil.IsTrue(j.Status, batchv1.JobSuccessCriteriaMet) {
+	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) ||
+		!workloads.HasJobCondition(j.Status, batchv1.JobSuccessCriteriaMet) {
 		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
 	}
 	w.Refuse = nil
 	w.settle()
-	if j := w.job(); j.Status.Succeeded != 3 || !jobutil.IsTrue(j.Status, batchv1.JobComplete) {
+	if j := w.job(); j.Status.Succeeded != 3 || !workloads.HasJobCondition(j.Status, batchv1.JobComplete) {
 		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -83,7 +83,7 @@ func (c *crowd) write(j *batchv1.Job) {
 // tracked is how many pods have their finalizer.
 func (c *crowd) tracked() (n int) {
 	for _, p := range c.pods {
-		if jobutil.Tracked(p) {
+		if workloads.Tracked(p) {
 			n++
 		}
 	}
@@ -98,7 +98,7 @@ func (c *crowd) fail() {
 			p = p.DeepCopy()
 			endWith(corev1.PodFailed, 1, now.Sub(c.now))(p)
 			c.pods[uid] = p
-		case !jobutil.Tracked(p):
+		case !workloads.Tracked(p):
 			delete(c.pods, uid)
 		}
 	}
@@ -111,7 +111,7 @@ func TestStatusOfAJobWhoseIndexesFail(t *testing.T) {
 	j := sum(indexes, limitPerIndex(1), parallel(indexes/10))
 	c := &crowd{t: t, job: j, pods: map[types.UID]*corev1.Pod{}, now: now}
 	held := 0
-	for jobutil.Finished(c.job) == nil {
+	for workloads.JobFinished(c.job) == nil {
 		for c.pass() {
 		}
 		if c.fail(); c.now.Sub(now) > time.Hour {
@@ -121,7 +121,8 @@ func TestStatusOfAJobWhoseIndexesFail(t *testing.T) {
 		c.now = c.now.Add(5 * time.Second)
 	}
 	t.Logf("%d pods, at most %d with the finalizer when they had failed, the largest status has %d bytes", c.created, held, c.largest)
-	if c.created != 2*int(indexes) || int(c.job.Status.Failed) != c.created || !jobutil.IsTrue(c.job.Status, batchv1.JobFailed) ||
+	if c.created != 2*int(indexes) || int(c.job.Status.Failed) != c.created ||
+		!workloads.HasJobCondition(c.job.Status, batchv1.JobFailed) ||
 		*c.job.Status.FailedIndexes != fmt.Sprintf("0-%d", indexes-1) {
 		t.Errorf("%d pods were created: %s", c.created, statusLine(batchv1.JobStatus{}, c.job.Status))
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -53,4 +53,6 @@ func newView(now time.Time, of snapshot) view {
 }
 
 // leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages it (JOB-13).
-func leftAlone(j *batchv1.Job) bool { return jobutil.ManagedElsewhere(j) || jobutil.Finished(j) != nil }
+func leftAlone(j *batchv1.Job) bool {
+	return workloads.ManagedElsewhere(j) || workloads.JobFinished(j) != nil
+}

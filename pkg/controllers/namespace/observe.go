@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/standalone-kcm/controller-manager/internal/guard"
+	"github.com/standalone-kcm/controller-manager/internal/circuit"
 	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -49,7 +49,7 @@ type observer struct {
 	// resources returns what the server has, by a discovery that is not older than the time.
 	resources finder
 	period    time.Duration
-	lists     guard.Guard[schema.GroupVersionKind] // of kinds, for all namespaces
+	lists     circuit.Breaker[schema.GroupVersionKind] // of kinds, for all namespaces
 }
 
 // finder is [client.Mapper.PreferredResourcesSince].
@@ -212,7 +212,7 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k client.Mapping) content {
 	c := content{Kind: k.GroupVersionKind, Resource: k.Resource}
 	end, err := o.lists.Begin(k.GroupVersionKind)
-	if errors.Is(err, guard.ErrBusy) {
+	if errors.Is(err, circuit.ErrBusy) {
 		err = fmt.Errorf("another list has not been answered for %s", slow)
 	}
 	if err != nil {
@@ -224,7 +224,7 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 		case apierrors.IsForbidden(err) || apierrors.IsResourceExpired(err):
 			err = nil // it has answered
 		case err != nil && ctx.Err() != nil:
-			err = guard.ErrUnknown // whoever has asked has given up
+			err = circuit.ErrUnknown // whoever has asked has given up
 		}
 		end(err)
 	}()

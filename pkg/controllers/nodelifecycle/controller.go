@@ -7,6 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -73,7 +74,7 @@ func ofNode(_, after plan.Object) []plan.Key {
 // untilRenewalMatters is the time until the node of a renewed Lease is to be looked at: when the grace period before the renewal would be over.
 // A node that is ready is looked at then anyway.
 func (k *caches) untilRenewalMatters(node plan.Key) time.Duration {
-	if n := k.nodes.Get(node.Name); n != nil && ready(n) != nil && ready(n).Status == corev1.ConditionTrue {
+	if n := k.nodes.Get(node.Name); n != nil && nodes.Ready(n) {
 		return -1
 	}
 	return k.limits.MonitorGracePeriod

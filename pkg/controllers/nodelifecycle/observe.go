@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/clock"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -74,7 +75,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if _, left := silence(r.Now, s); left <= 0 && !s.Memory.Proved {
 		k.readLease(ctx, r, &s)
 	}
-	if c := ready(s.Node); c == nil || c.Status != corev1.ConditionTrue || s.Memory.Proved {
+	if !nodes.Ready(s.Node) || s.Memory.Proved {
 		s.Pods = k.pods.OnNode(s.Name)
 	}
 	o.Snapshot, o.Memory = s, &s.Memory

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -91,7 +92,7 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Requeue = readAgain
 		why = append(why, fmt.Sprintf("it has given no sign of life for %s, but %s", silent.Round(time.Second), s.Unread))
 	} else if after := unknown(now, node); after != nil {
-		d.Unknown = ready(node) != nil && ready(node).Status == corev1.ConditionTrue
+		d.Unknown = nodes.Ready(node)
 		why = append(why, fmt.Sprintf("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second)))
 		if s.Unread != "" {
 			why = append(why, s.Unread)
@@ -151,21 +152,13 @@ func silence(now time.Time, s snapshot) (silent, left time.Duration) {
 }
 
 // ready returns the condition, nil if there is none.
-func ready(n *corev1.Node) *corev1.NodeCondition { return condition(n, corev1.NodeReady) }
-
-func condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
-	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
-	if i < 0 {
-		return nil
-	}
-	return &n.Status.Conditions[i]
-}
+func ready(n *corev1.Node) *corev1.NodeCondition { return nodes.Condition(n, corev1.NodeReady) }
 
 // unknown returns the node with the conditions that only a kubelet can know (NL-16); nil if nothing changes.
 func unknown(now time.Time, n *corev1.Node) *corev1.Node {
 	after, changed := n.DeepCopy(), false
 	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		switch c := condition(after, t); {
+		switch c := nodes.Condition(after, t); {
 		case c == nil:
 			changed = true
 			after.Status.Conditions = append(after.Status.Conditions, corev1.NodeCondition{

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/internal/cowmap"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -17,11 +17,11 @@ type zones map[string]members
 
 // members are the nodes of a zone, by name.
 type members struct {
-	All    overlay.Map[string, member]
-	Ailing overlay.Map[string, member] // those of them that are not ready, or have a NoExecute taint
-	Line   []place                     // those that wait for a NoExecute taint, in turn
-	Served []place                     // those that are unhealthy and have one, in the same order
-	Taints []time.Time                 // when nodes got theirs, sorted
+	All    cowmap.Map[string, member]
+	Ailing cowmap.Map[string, member] // those of them that are not ready, or have a NoExecute taint
+	Line   []place                    // those that wait for a NoExecute taint, in turn
+	Served []place                    // those that are unhealthy and have one, in the same order
+	Taints []time.Time                // when nodes got theirs, sorted
 	sums
 }
 

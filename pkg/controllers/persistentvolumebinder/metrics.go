@@ -1,6 +1,7 @@
 package persistentvolumebinder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
-	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -178,10 +179,8 @@ func plugin(v *corev1.PersistentVolume) string {
 	case s.FC != nil:
 		return inTree + "fc"
 	}
-	if name, err := csitranslation.New().GetInTreePluginNameFromSpec(v, nil); err == nil {
-		return name
-	}
-	return "N/A"
+	name, _ := volumes.TakenOver(v)
+	return cmp.Or(name, "N/A")
 }
 
 // itself returns the key of a claim. What was begun for one that is gone is forgotten.

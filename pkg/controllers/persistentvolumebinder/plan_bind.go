@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -151,7 +152,7 @@ func normalized(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // migrated returns annotations that say which driver has taken over a plugin; none does if none has.
 func migrated(annotations map[string]string, plugin string) map[string]string {
-	switch driver := successor(plugin); {
+	switch driver := volumes.Successor(plugin); {
 	case annotations[migratedTo] == driver && (driver != "" || !has(annotations, migratedTo)):
 		return annotations
 	case driver == "":

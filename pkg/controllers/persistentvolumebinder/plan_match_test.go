@@ -128,7 +128,7 @@ func TestPV92NearestVolumes(t *testing.T) {
 	}
 	c := claim("c", "5Gi block selects=red attributes=gold rwx")
 	far, near := volume("far", "phase=Released other=gone class=x deleting"), volume("near", "block attributes=gold rwx color=red 4Gi")
-	if got := nearest(c, "fast", volumes(far, volume("b", ""), volume("a", ""), near)); called(got) != "near a b" {
+	if got := nearest(c, "fast", pvs(far, volume("b", ""), volume("a", ""), near)); called(got) != "near a b" {
 		t.Errorf("%s", called(got))
 	}
 	want := `has 2Gi of 5Gi, lacks the access mode ReadWriteMany, has the volume mode Filesystem, has the volume attributes class "" and not "gold", is being deleted, ` +

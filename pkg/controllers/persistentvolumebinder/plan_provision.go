@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	csitranslation "k8s.io/csi-translation-lib"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -23,18 +23,9 @@ func driverOf(class *storagev1.StorageClass) string {
 	case class == nil:
 		return ""
 	case strings.HasPrefix(class.Provisioner, inTree):
-		return successor(class.Provisioner)
+		return volumes.Successor(class.Provisioner)
 	}
 	return class.Provisioner
-}
-
-// successor returns the CSI driver that has taken over a plugin of Kubernetes, empty if none has.
-func successor(plugin string) string {
-	driver, err := csitranslation.New().GetCSINameFromInTreeName(plugin)
-	if err != nil {
-		return "" // the one error that there is: it has no such plugin
-	}
-	return driver
 }
 
 // adopt gives the default class to a claim that names none, and asks its driver in the same write if nothing else can come of it (PV-16).

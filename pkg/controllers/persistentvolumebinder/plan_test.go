@@ -18,7 +18,7 @@ const (
 	lost     = "C/status phase=Lost modes=[] capacity=0 | "
 )
 
-func volumes(all ...*corev1.PersistentVolume) []*corev1.PersistentVolume { return all }
+func pvs(all ...*corev1.PersistentVolume) []*corev1.PersistentVolume { return all }
 
 func TestPlanClaim(t *testing.T) {
 	late := class("fast", "driver.example.com", "wait")
@@ -34,38 +34,38 @@ func TestPlanClaim(t *testing.T) {
 	}{
 		{"it is gone", claimSnapshot{}, "", "the claim is gone"},
 
-		{"PV-15, PV-34: a volume that fits is reserved, Bound, named, and the claim is Bound, in this order", claimSnapshot{Claim: claim("data", ""), Free: volumes(volume("v", ""))}, fourWrites, "the volume fits it"},
-		{"PV-7: who reserved the volume is not the controller", claimSnapshot{Claim: claim("data", ""), Reserved: volumes(volume("v", "for=data"))},
+		{"PV-15, PV-34: a volume that fits is reserved, Bound, named, and the claim is Bound, in this order", claimSnapshot{Claim: claim("data", ""), Free: pvs(volume("v", ""))}, fourWrites, "the volume fits it"},
+		{"PV-7: who reserved the volume is not the controller", claimSnapshot{Claim: claim("data", ""), Reserved: pvs(volume("v", "for=data"))},
 			strings.Replace(fourWrites, " bound-by-controller=yes |", " |", 1), "reserved for it"},
-		{"PV-22, PV-34: a volume that a driver has made for it needs no reservation", claimSnapshot{Claim: claim("data", ""), Class: quick, Reserved: volumes(volume("v", "of=data"))},
+		{"PV-22, PV-34: a volume that a driver has made for it needs no reservation", claimSnapshot{Claim: claim("data", ""), Class: quick, Reserved: pvs(volume("v", "of=data"))},
 			fourWrites[strings.Index(fourWrites, "V/status"):], ""},
 		{"PV-7: a volume that the user has named", claimSnapshot{Claim: claim("data", "volume=v"), Volume: volume("v", "")},
 			"V claim=data(uid-data) bound-by-controller=yes | V/status phase=Bound | C bind-completed=yes | C/status phase=Bound modes=[ReadWriteOnce] capacity=2Gi", "it names the volume"},
 		{"PV-22: the two name each other: nothing is checked", claimSnapshot{Claim: claim("data", "volume=v 9Gi class=x block"), Volume: volume("v", "for=data")},
 			"V claim=data(uid-data) | V/status phase=Bound | C bind-completed=yes | C/status phase=Bound modes=[ReadWriteOnce] capacity=2Gi", "name each other"},
-		{"PV-30: one that is reserved comes before those that fit better", claimSnapshot{Claim: claim("data", ""), Reserved: volumes(volume("r", "9Gi for=data class=x phase=Released")), Free: volumes(volume("v", ""))},
+		{"PV-30: one that is reserved comes before those that fit better", claimSnapshot{Claim: claim("data", ""), Reserved: pvs(volume("r", "9Gi for=data class=x phase=Released")), Free: pvs(volume("v", ""))},
 			"V claim=data(uid-data) | V/status phase=Bound | C volume=r bind-completed=yes bound-by-controller=yes | C/status phase=Bound modes=[ReadWriteOnce] capacity=9Gi", "reserved for it"},
-		{"PV-29: but not one that is too small", claimSnapshot{Claim: claim("data", "noclass 3Gi"), Reserved: volumes(volume("r", "for=data"))}, noVolume, "r, which is reserved for it, has 2Gi of 3Gi"},
-		{"PV-34: the capacity is that of before a resize", claimSnapshot{Claim: claim("data", ""), Free: volumes(volume("v", "5Gi resizing=3Gi"))},
+		{"PV-29: but not one that is too small", claimSnapshot{Claim: claim("data", "noclass 3Gi"), Reserved: pvs(volume("r", "for=data"))}, noVolume, "r, which is reserved for it, has 2Gi of 3Gi"},
+		{"PV-34: the capacity is that of before a resize", claimSnapshot{Claim: claim("data", ""), Free: pvs(volume("v", "5Gi resizing=3Gi"))},
 			strings.Replace(fourWrites, "capacity=2Gi", "capacity=3Gi", 1), ""},
-		{"PV-34: the class of attributes is that of the volume", claimSnapshot{Claim: claim("data", "attributes=gold"), Free: volumes(volume("v", "attributes=gold"))}, fourWrites + " attributes=gold", ""},
+		{"PV-34: the class of attributes is that of the volume", claimSnapshot{Claim: claim("data", "attributes=gold"), Free: pvs(volume("v", "attributes=gold"))}, fourWrites + " attributes=gold", ""},
 		{"PV-34: the capacity of a claim that is Bound is the resizer's", claimSnapshot{Claim: claim("data", "volume=v complete phase=Bound has=1Gi"), Volume: volume("v", "of=data phase=Bound")}, "", "it is bound to the volume v"},
 
 		{"PV-16: the default class", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "kubernetes.io/no-provisioner", "default")}, "C class=std", "default class std"},
 		{"PV-16: and its driver, in one write", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com", "default")}, strings.Replace(asking, "C ", "C class=std ", 1), "is asked"},
-		{"PV-16: a volume of the default class comes before its driver", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com"), FreeOfDefault: volumes(volume("v", "class=std"))}, "C class=std", ""},
+		{"PV-16: a volume of the default class comes before its driver", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com"), FreeOfDefault: pvs(volume("v", "class=std"))}, "C class=std", ""},
 		{"PV-16: the driver of a class that waits is not asked yet", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com", "wait")}, "C class=std", ""},
-		{"PV-16: a volume without a class comes before the default class", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com"), Free: volumes(volume("v", "class="))}, fourWrites, ""},
+		{"PV-16: a volume without a class comes before the default class", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com"), Free: pvs(volume("v", "class="))}, fourWrites, ""},
 		{"PV-16: an empty class is none", claimSnapshot{Claim: claim("data", "class=")}, noVolume, "it has no class, and there is no free one"},
 		{"PV-2: nobody is asked for the default class", claimSnapshot{Claim: claim("data", "noclass"), Default: class("std", "driver.example.com"), Static: true}, "C class=std", ""},
 
 		{"PV-17: no pod yet", claimSnapshot{Claim: claim("data", ""), Class: late}, "Normal WaitForFirstConsumer: waiting for first consumer to be created before binding", "waits for its first consumer"},
 		{"PV-17: one pod", claimSnapshot{Claim: claim("data", ""), Class: late, Pods: []string{"web"}}, "Normal WaitForPodScheduled: waiting for pod web to be scheduled", "web"},
 		{"PV-17: several pods", claimSnapshot{Claim: claim("data", ""), Class: late, Pods: []string{"db", "web"}}, "Normal WaitForPodScheduled: waiting for pods db,web to be scheduled", ""},
-		{"PV-32: a class that waits leaves free volumes to the scheduler", claimSnapshot{Claim: claim("data", ""), Class: late, Free: volumes(volume("v", ""))}, "Normal WaitForFirstConsumer: waiting for first consumer to be created before binding", ""},
-		{"PV-32: but takes the one that is reserved", claimSnapshot{Claim: claim("data", ""), Class: late, Reserved: volumes(volume("v", "of=data chosen"))}, fourWrites[strings.Index(fourWrites, "V/status"):], ""},
-		{"PV-8: a node was selected: the driver is asked", claimSnapshot{Claim: claim("data", "selected"), Class: late, Free: volumes(volume("v", ""))}, asking, "waits for a volume from the driver"},
-		{"PV-32: a class that does not exist waits for nobody", claimSnapshot{Claim: claim("data", ""), Free: volumes(volume("v", ""))}, fourWrites, ""},
+		{"PV-32: a class that waits leaves free volumes to the scheduler", claimSnapshot{Claim: claim("data", ""), Class: late, Free: pvs(volume("v", ""))}, "Normal WaitForFirstConsumer: waiting for first consumer to be created before binding", ""},
+		{"PV-32: but takes the one that is reserved", claimSnapshot{Claim: claim("data", ""), Class: late, Reserved: pvs(volume("v", "of=data chosen"))}, fourWrites[strings.Index(fourWrites, "V/status"):], ""},
+		{"PV-8: a node was selected: the driver is asked", claimSnapshot{Claim: claim("data", "selected"), Class: late, Free: pvs(volume("v", ""))}, asking, "waits for a volume from the driver"},
+		{"PV-32: a class that does not exist waits for nobody", claimSnapshot{Claim: claim("data", ""), Free: pvs(volume("v", ""))}, fourWrites, ""},
 
 		{"PV-18, PV-9, PV-43: the driver is asked", claimSnapshot{Claim: claim("data", ""), Class: quick}, asking, "which is not running"},
 		{"PV-43: once", claimSnapshot{Claim: claim("data", "asks=driver.example.com"), Class: quick, Driver: driver{Nodes: 1}, Memory: claimMemory{"uid-data", asking[strings.Index(asking, "ExternalProvisioning"):]}}, "", "waits for a volume from the driver driver.example.com"},
@@ -77,18 +77,18 @@ func TestPlanClaim(t *testing.T) {
 		{"PV-41: no such plugin", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "kubernetes.io/odd")}, "Warning ProvisioningFailed: no volume plugin matched name: kubernetes.io/odd", "nothing makes volumes"},
 		{"PV-41: nfs", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "kubernetes.io/nfs")}, "Warning ProvisioningFailed: no provisionable volume plugin matched", ""},
 		{"PV-48: host paths", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "kubernetes.io/host-path")}, "Warning ProvisioningFailed: this controller manager makes no volumes of host paths: use a driver, or make the volume yourself", ""},
-		{"PV-74: a class without a provisioner is no failure", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "kubernetes.io/no-provisioner"), Near: volumes(volume("v", "1Gi"))},
+		{"PV-74: a class without a provisioner is no failure", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "kubernetes.io/no-provisioner"), Near: pvs(volume("v", "1Gi"))},
 			`Normal FailedBinding: no persistent volumes available for this claim, and the storage class "fast" does not make any`, "the nearest: v has 1Gi of 2Gi"},
 		{"PV-2: drivers are not asked", claimSnapshot{Claim: claim("data", ""), Class: quick, Static: true}, "", "--enable-dynamic-provisioning=false"},
-		{"PV-19: nothing fits", claimSnapshot{Claim: claim("data", "class="), Near: volumes(volume("v", "class= block"), volume("w", "color=red"))}, noVolume,
+		{"PV-19: nothing fits", claimSnapshot{Claim: claim("data", "class="), Near: pvs(volume("v", "class= block"), volume("w", "color=red"))}, noVolume,
 			`the nearest: v has the volume mode Block; w has the class "fast" and not ""`},
 		{"PV-17: that pods are to be scheduled is said once", claimSnapshot{Claim: claim("data", ""), Class: class("fast", "d", "wait"), Pods: []string{"a", "b"}, Memory: claimMemory{"uid-data", "WaitForPodScheduled"}}, "", "a,b"},
 		{"PV-85: what was said is not said again", claimSnapshot{Claim: claim("data", "class="), Memory: claimMemory{"uid-data", noVolume[len("Normal "):]}}, "", ""},
 		{"PV-85: but to another claim of the name", claimSnapshot{Claim: claim("data", "class="), Memory: claimMemory{"uid-old", noVolume[len("Normal "):]}}, noVolume, ""},
 		{"PV-31: a selector that cannot be read", claimSnapshot{Claim: claim("data", "unselectable"), Class: quick}, "", "its selector cannot be read"},
-		{"PV-38: a volume of another mode", claimSnapshot{Claim: claim("data", "block"), Class: quick, Reserved: volumes(volume("v", "for=data"))},
+		{"PV-38: a volume of another mode", claimSnapshot{Claim: claim("data", "block"), Class: quick, Reserved: pvs(volume("v", "for=data"))},
 			`Warning VolumeMismatch: Cannot bind PersistentVolume "v" to requested PersistentVolumeClaim due to incompatible volumeMode.`, "has the volume mode Filesystem"},
-		{"PV-75: a claim that is being deleted is not bound", claimSnapshot{Claim: claim("data", "deleting"), Free: volumes(volume("v", "")), Class: quick}, "", "it is being deleted"},
+		{"PV-75: a claim that is being deleted is not bound", claimSnapshot{Claim: claim("data", "deleting"), Free: pvs(volume("v", "")), Class: quick}, "", "it is being deleted"},
 
 		{"PV-20: the volume that it names does not exist", claimSnapshot{Claim: claim("data", "volume=v")}, "", "v, which it names and which does not exist"},
 		{"PV-20: a claim that is no longer bound is Pending", claimSnapshot{Claim: claim("data", "volume=v phase=Bound has=2Gi")}, "C/status phase=Pending modes=[] capacity=0", ""},
@@ -150,7 +150,7 @@ func TestPV60MEND25WhyANamedVolumeIsRefused(t *testing.T) {
 }
 
 func TestPV34WhatTheVolumeSaysOfItsClaim(t *testing.T) {
-	_, p := planClaim(epoch, claimSnapshot{Claim: claim("data", ""), Free: volumes(volume("v", ""))})
+	_, p := planClaim(epoch, claimSnapshot{Claim: claim("data", ""), Free: pvs(volume("v", ""))})
 	want := corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "shop", Name: "data", UID: "uid-data", ResourceVersion: "7"}
 	if got := *p.Steps[0].(plan.Change).New.(*corev1.PersistentVolume).Spec.ClaimRef; got != want {
 		t.Errorf("%+v", got)

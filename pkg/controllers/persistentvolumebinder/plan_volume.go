@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -252,7 +253,7 @@ func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	by := v.Annotations[provisionedBy]
 	after.Annotations = migrated(after.Annotations, by)
 	switch {
-	case successor(by) != "":
+	case volumes.Successor(by) != "":
 		drop(after, ownFinalizer)
 	case strings.HasPrefix(by, inTree):
 		drop(after, externalFinalizer)

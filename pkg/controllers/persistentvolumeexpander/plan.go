@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	csitranslation "k8s.io/csi-translation-lib"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -59,7 +59,7 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	}
 	var p plan.Plan
 	request := requested(s.Claim)
-	plugin, driver := takenOver(s.Volume)
+	plugin, driver := volumes.TakenOver(s.Volume)
 	if s.Seen == nil || request.Cmp(*s.Seen) > 0 {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message(plugin)}})
 	}
@@ -68,19 +68,6 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	}
 	p.Why = fmt.Sprintf("the claim asks for %s: wait until %s makes its volume larger", request.String(), whoActs(s.Volume, driver))
 	return p
-}
-
-// takenOver returns the plugin of a volume and the CSI driver that has taken it over. Both are empty if it has no such plugin.
-func takenOver(v *corev1.PersistentVolume) (plugin, driver string) {
-	translator := csitranslation.New()
-	plugin, err := translator.GetInTreePluginNameFromSpec(v, nil)
-	if err != nil {
-		return "", "" // the one error that there is: it has no such plugin
-	}
-	if driver, err = translator.GetCSINameFromInTreeName(plugin); err != nil {
-		return "", ""
-	}
-	return plugin, driver
 }
 
 // message is that of the event about a claim whose volume has a plugin that a CSI driver took over, or another one, which is then empty

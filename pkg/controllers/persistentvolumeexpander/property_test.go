@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
@@ -59,7 +60,7 @@ func TestEachRequestIsToldOnce(t *testing.T) { // ST-4, ST-5, ST-81
 		}
 		after := s
 		after.Claim, after.Seen = s.Claim.DeepCopy(), &request
-		if _, driver := takenOver(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
+		if _, driver := volumes.TakenOver(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
 			if did.Annotation != driver {
 				t.Errorf("%s: it is handed to %q, not to %q", p.Why, did.Annotation, driver)
 			}

@@ -58,7 +58,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:    name,
 		Workers: len(rules), // none waits for another
 		Watches: []reconcile.Watch{ // nothing is done before both are filled (PGC-28); else time is what enqueues a rule
-			pods.Watch(informers.Nothing),
+			pods.Watch(informers.None),
 			nodes.Watch(comingOrGoing, informers.WithChanges, informers.WithDelay(func(plan.Key) time.Duration { return time.Second })),
 		},
 		Source:   reconcile.Keys(rules...),

@@ -188,7 +188,7 @@ func TestBrake(t *testing.T) {
 			if got := c.requests("get", "list"); got != "" {
 				t.Errorf("nodes are read in vain: %s", got)
 			}
-			if held, _ := c.brake.News(time.Now()); len(held) != 1 || held[0].What != orphans {
+			if held, _ := c.brake.Events(time.Now()); len(held) != 1 || held[0].What != orphans {
 				t.Errorf("the brake says: %v", held)
 			}
 			r, _ := c.record(orphaned)
@@ -199,7 +199,7 @@ func TestBrake(t *testing.T) {
 			if got := c.names("Pod"); got != "p8 p9" {
 				t.Errorf("pods: %s", got)
 			}
-			if _, ended := c.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != brake.ByTime {
+			if _, ended := c.brake.Events(time.Now()); len(ended) != 1 || ended[0].Cause != brake.ByTime {
 				t.Errorf("the brake says: %v", ended)
 			}
 		})
@@ -225,7 +225,7 @@ func TestBrake(t *testing.T) {
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
-			if held, _ := c.brake.News(time.Now()); len(held) != 1 || time.Since(held[0].Since) < 8*time.Minute {
+			if held, _ := c.brake.Events(time.Now()); len(held) != 1 || time.Since(held[0].Since) < 8*time.Minute {
 				t.Errorf("the brake says: %v", held)
 			}
 			sleep(2 * time.Minute)

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -98,7 +99,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	slices.SortFunc(pods, byAge)
 	inNamespace := map[string]int{}
 	for _, p := range pods {
-		if !jobutil.Tracked(p) {
+		if !workloads.Tracked(p) {
 			inNamespace[p.Namespace]++
 		}
 	}
@@ -106,7 +107,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	for _, p := range pods {
 		tooMany := s.Policy.PerNamespace > 0 && inNamespace[p.Namespace] > s.Policy.PerNamespace
 		tooOld := s.Policy.MaxAge > 0 && now.Sub(ended(p)) > s.Policy.MaxAge
-		if (tooMany || tooOld) && !jobutil.Tracked(p) {
+		if (tooMany || tooOld) && !workloads.Tracked(p) {
 			inNamespace[p.Namespace]--
 			victims = append(victims, p)
 		} else {
@@ -256,7 +257,5 @@ func evicted(p *corev1.Pod) bool {
 
 // isOutOfService reports whether somebody has declared that the node is down for good, and it does not object (PGC-7).
 func isOutOfService(n *corev1.Node) bool {
-	return !podutil.NodeReady(n) && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeOutOfService
-	})
+	return !nodes.Ready(n) && nodes.OutOfService(n)
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"

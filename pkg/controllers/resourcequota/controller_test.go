@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/internal/usage"
-	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota/usage"
 )
 
 // RQ-1, RQ-2, RQ-48

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/internal/quota/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"

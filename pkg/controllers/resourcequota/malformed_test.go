@@ -7,7 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 

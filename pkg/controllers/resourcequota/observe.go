@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/internal/usage"
-	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

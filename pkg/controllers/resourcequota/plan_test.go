@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -300,7 +300,8 @@ func versionsOf(quotas []*corev1.ResourceQuota) (all []version) {
 	return all
 }
 
-// Of a quota all is cached but managedFields, by which no status is computed. What is counted is projected by internal/usage, which has a test of that.
+// Of a quota all is cached but managedFields, by which no status is computed. What is counted is projected by internal/quota/usage, which
+// has a test of that.
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/internal/usage"
-	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
+	"github.com/standalone-kcm/controller-manager/internal/quota/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/rootca"
+	"github.com/standalone-kcm/controller-manager/internal/credentials"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -35,7 +35,7 @@ func New(o Options) manager.Controller {
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	bundle, err := rootca.Open(c.RootCAFile, c.Config)
+	bundle, err := credentials.OpenRootCA(c.RootCAFile, c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{namespaces: namespaces, configMaps: configMaps, bundle: bundle, restores: rootca.Authoritative(c.RootCAFile)}
-	from, subjects := rootca.Describe(c.RootCAFile, c.Config, bundle.Get())
+	k := &caches{
+		namespaces: namespaces, configMaps: configMaps, bundle: bundle,
+		restores: credentials.AuthoritativeRootCA(c.RootCAFile),
+	}
+	from, subjects := credentials.DescribeRootCA(c.RootCAFile, c.Config, bundle.Get())
 	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects", subjects, "changesExisting", k.restores)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)

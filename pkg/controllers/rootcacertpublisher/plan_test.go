@@ -241,7 +241,7 @@ func write(t *testing.T, file, content string) {
 // authority is one of a few certificates.
 func authority(t *testing.T, i int) string {
 	t.Helper()
-	all, err := os.ReadFile("../../../internal/rootca/testdata/authorities.pem")
+	all, err := os.ReadFile("../../../internal/credentials/testdata/authorities.pem")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/standalone-kcm/controller-manager/internal/credentials"
 	"github.com/standalone-kcm/controller-manager/internal/files"
-	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
-	"github.com/standalone-kcm/controller-manager/internal/rootca"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -43,7 +42,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("error reading key for service account token controller: %w", err)
 	}
-	bundle, err := rootca.Open(c.RootCAFile, c.Config)
+	bundle, err := credentials.OpenRootCA(c.RootCAFile, c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +78,8 @@ func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
 }
 
 // parseKey reads the content of the key file.
-func (o *Options) parseKey(content []byte) (*legacytoken.Key, error) {
-	key, err := legacytoken.ParseKey(content)
+func (o *Options) parseKey(content []byte) (*signingKey, error) {
+	key, err := parseSigningKey(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
 	}

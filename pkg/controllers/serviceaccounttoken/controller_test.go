@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -78,7 +77,7 @@ func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *c
 
 func authorities(t *testing.T) string {
 	t.Helper()
-	all, err := os.ReadFile("../../../internal/rootca/testdata/authorities.pem")
+	all, err := os.ReadFile("../../../internal/credentials/testdata/authorities.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +187,11 @@ func TestFilesThatChange(t *testing.T) {
 		if string(s.Data["ca.crt"]) != authorities(t)+"\n" || string(s.Data["token"]) != before {
 			t.Errorf("%s, and the token is the same: %t", s.Data["ca.crt"], string(s.Data["token"]) == before)
 		}
-		key, err := legacytoken.ParseKey([]byte(next))
+		key, err := parseSigningKey([]byte(next))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sample, err := key.Token(account("a1"), secret(named("later")))
+		sample, err := key.token(account("a1"), secret(named("later")))
 		if err != nil {
 			t.Fatal(err)
 		}

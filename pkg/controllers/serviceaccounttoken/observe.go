@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/files"
-	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,7 +19,7 @@ import (
 type caches struct {
 	secrets  informers.IndexedStore[*corev1.Secret] // of the type for tokens, by the ServiceAccount that they name
 	accounts informers.Store[*corev1.ServiceAccount]
-	key      *files.File[*legacytoken.Key]
+	key      *files.File[*signingKey]
 	bundle   *files.File[string]
 }
 
@@ -54,7 +53,8 @@ func (k *caches) fill(_ time.Time, c plan.Change) (plan.Change, error) {
 	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
 		return c, plan.ErrStale
 	}
-	return filled(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().Token(a, secret) })
+	sign := func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().token(a, secret) }
+	return filled(c, secret, k.bundle.Get(), sign)
 }
 
 // filled returns the change of the Secret with all that it lacks (TOK-15).

@@ -33,7 +33,7 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err1 := informers.Objects[*appsv1.StatefulSet](c.Informers)
 	pods, err2 := informers.Pods(c.Informers, informers.PodFields{
-		Paths: []string{"status.phase", "status.conditions", "status.startTime"}, Condition: informers.Ready,
+		Paths: []string{"status.phase", "status.conditions", "status.startTime"}, Condition: informers.ReadyCondition,
 	})
 	claims, err3 := informers.Objects[*corev1.PersistentVolumeClaim](c.Informers)
 	revisions, err4 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -106,11 +107,8 @@ func nodeMayBeBack(now time.Time, s snapshot) string {
 	if d := due(now, others); !d.Due.IsZero() && !d.Due.After(now) {
 		return ""
 	}
-	ready := slices.ContainsFunc(s.Node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 	switch {
-	case ready:
+	case nodes.Ready(s.Node):
 		return "its node is ready"
 	case now.Sub(s.Blind) < s.Grace:
 		return "nodes could not be read a moment ago, so their kubelets may not have been able to say that they are ready"

@@ -1,7 +1,7 @@
 package ttl
 
 import (
-	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/internal/cowmap"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -9,7 +9,7 @@ import (
 type size struct {
 	Nodes int
 	Class int
-	names overlay.Map[string, struct{}] // so that a change that is told twice does not count twice
+	names cowmap.Map[string, struct{}] // so that a change that is told twice does not count twice
 }
 
 // firstSize is that of a cluster with these nodes, so many of which have the annotation of each class.
@@ -18,7 +18,7 @@ func firstSize(names []string, annotated [steps]int) size {
 	for _, name := range names {
 		all[name] = struct{}{}
 	}
-	return size{len(all), firstClass(len(all), annotated), overlay.Of(all)}
+	return size{len(all), firstClass(len(all), annotated), cowmap.Of(all)}
 }
 
 // next is the size after a node has come, changed, or gone.

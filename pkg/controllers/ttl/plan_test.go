@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -77,7 +76,7 @@ func TestPlan(t *testing.T) {
 // The patch sets the annotation and nothing else, on this very node (TTL-10).
 func TestPatch(t *testing.T) {
 	change := planAnnotation(epoch, snapshot{node("a", "x"), 101, 1}).Steps[0].(plan.Change)
-	data, err := patch.Form{Kind: client.KindFor[*corev1.Node](), Strategic: true}.Difference(change.Old, change.New)
+	data, err := client.MappingFor[*corev1.Node]().Difference(change.Old, change.New, client.WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

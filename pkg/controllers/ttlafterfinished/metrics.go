@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -42,7 +42,7 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 		expires, _ := expiry(s.Job)
 		c.late.Observe(time.Since(expires).Seconds())
 		klog.FromContext(ctx).Info("Deleted a finished Job because its time to live is over",
-			"job", klog.KObj(s.Job), "condition", jobutil.Finished(s.Job).Type, "finished", at.UTC().Format(time.RFC3339),
-			"ttlSecondsAfterFinished", *s.Job.Spec.TTLSecondsAfterFinished)
+			"job", klog.KObj(s.Job), "condition", workloads.JobFinished(s.Job).Type,
+			"finished", at.UTC().Format(time.RFC3339), "ttlSecondsAfterFinished", *s.Job.Spec.TTLSecondsAfterFinished)
 	}
 }

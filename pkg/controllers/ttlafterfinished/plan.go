@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -52,7 +52,7 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 
 // candidate reports whether a Job is to be deleted some time (TTL-21).
 func candidate(job *batchv1.Job) bool {
-	return job.Spec.TTLSecondsAfterFinished != nil && job.DeletionTimestamp == nil && jobutil.Finished(job) != nil
+	return job.Spec.TTLSecondsAfterFinished != nil && job.DeletionTimestamp == nil && workloads.JobFinished(job) != nil
 }
 
 // doubtful returns what is doubtful about the time at which a candidate has finished; empty if nothing is.
@@ -68,7 +68,7 @@ func doubtful(now time.Time, job *batchv1.Job) string {
 
 // finishedAt returns when a Job has finished; false if it does not say (TTL-23, TTL-37).
 func finishedAt(job *batchv1.Job) (time.Time, bool) {
-	if at := jobutil.Finished(job).LastTransitionTime; !at.IsZero() {
+	if at := workloads.JobFinished(job).LastTransitionTime; !at.IsZero() {
 		return at.Time, true
 	}
 	if at := job.Status.CompletionTime; !at.IsZero() {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/quota"
 )
 
 // charge is the admission of quotas: it raises the usage in the status of each quota that an object to be created is charged to, or refuses

@@ -76,11 +76,11 @@ func (o *Generic) apply(c *Config) {
 	c.MinResyncPeriod = never(o.MinResyncPeriod)
 	c.StartInterval = o.ControllerStartInterval
 	c.ShutdownTimeout = never(o.ControllerShutdownTimeout)
-	c.Brake = brake.Budget{Share: o.BrakeShare, Least: o.BrakeLeast}
+	c.Brake = brake.Budget{Share: o.BrakeShare, MinObjects: o.BrakeLeast}
 	if o.BrakeShare == 0 {
 		c.Brake.Share = -1
 	}
 	if o.BrakeLeast == 0 {
-		c.Brake.Least = -1
+		c.Brake.MinObjects = -1
 	}
 }

@@ -123,7 +123,8 @@ func TestDefaults(t *testing.T) {
 	if got.MinResyncPeriod != 12*time.Hour || got.StartInterval != 0 || got.ShutdownTimeout != 10*time.Second {
 		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.StartInterval, got.ShutdownTimeout)
 	}
-	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Brake != (brake.Budget{Share: 0.5, Least: 5}) || off.Brake != (brake.Budget{Share: -1, Least: -1}) {
+	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) ||
+		off.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
 		t.Errorf("brakes: %+v, and off: %+v", got.Brake, off.Brake)
 	}
 	l := got.LeaderElection

@@ -1,0 +1,75 @@
+package serving
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+)
+
+// mostHeld is how much of an answer is held back until its handler has ended. All answers to probes, and all refusals, are shorter.
+const mostHeld = 16 << 10
+
+// buffered holds a short answer back. The handler has then ended, and has given its place back, before the answer waits
+// for a client that does not read.
+type buffered struct {
+	http.ResponseWriter
+	quick time.Duration // the time that the client has to read the answer; 0: that of the server
+	code  int
+	held  bytes.Buffer
+	begun bool // the answer is on its way
+}
+
+func (w *buffered) WriteHeader(code int) {
+	switch {
+	case code < http.StatusOK:
+		w.ResponseWriter.WriteHeader(code) // the answer is still to come
+	case w.code == 0:
+		w.code = code
+	}
+}
+
+func (w *buffered) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if !w.begun && w.held.Len()+len(p) <= mostHeld {
+		return w.held.Write(p)
+	}
+	if err := w.send(); err != nil {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// send lets go what is held back.
+func (w *buffered) send() error {
+	if w.begun {
+		return nil
+	}
+	w.begun = true
+	if w.quick > 0 {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.quick))
+	}
+	if w.code != 0 {
+		w.ResponseWriter.WriteHeader(w.code)
+	}
+	_, err := w.ResponseWriter.Write(w.held.Bytes())
+	w.held = bytes.Buffer{}
+	return err
+}
+
+// FlushError implements what http.ResponseController.Flush asks for.
+func (w *buffered) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	if err := w.send(); err != nil {
+		return err
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// discard forgets an answer that has not begun.
+func (w *buffered) discard() {
+	w.code = 0
+	w.held.Reset()
+}
+
+// Unwrap lets http.ResponseController find the rest.
+func (w *buffered) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,50 @@
+package reply
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// repeated is how soon another problem of one kind is logged: each request, and each look at a file, may meet it again.
+const repeated = time.Minute
+
+// Problems say once what goes wrong, until it is over. The zero value logs nothing.
+type Problems struct {
+	logger klog.Logger
+	mu     sync.Mutex
+	told   map[string]problem // by kind
+}
+
+// NewProblems returns problems that are written to the logger.
+func NewProblems(logger klog.Logger) *Problems { return &Problems{logger: logger} }
+
+type problem struct {
+	text string
+	at   time.Time
+}
+
+// Report logs err, unless that has been done. A text that changes (it may name a port) is worth a line a minute.
+func (l *Problems) Report(kind string, err error, message string, keysAndValues ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, known := l.told[kind]
+	if known && (last.text == err.Error() || time.Since(last.at) < repeated) {
+		return
+	}
+	if l.told == nil {
+		l.told = map[string]problem{}
+	}
+	l.told[kind] = problem{err.Error(), time.Now()}
+	l.logger.Error(err, message, keysAndValues...)
+}
+
+// Over forgets a problem, and tells whether there was one.
+func (l *Problems) Over(kind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.told[kind]
+	delete(l.told, kind)
+	return known
+}
