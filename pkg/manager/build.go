@@ -162,7 +162,7 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: m.clock,
+		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: reconcile.ClockOf(m.clock.Now),
 	}
 	return nil
 }

@@ -6,12 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/executor"
-	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
@@ -179,13 +177,48 @@ type Live struct {
 
 // Shared is what all controllers of a process have in common.
 type Shared struct {
-	Tracker *freshness.Tracker
-	Mapper  executor.Mapper
+	Tracker Tracker
+	Mapper  client.KindMapper
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
 	Verifier client.Reader
-	// Clock is what controllers are told the time by. Nil: that of the machine.
-	Clock *clock.Clock
+	Clock    Clock // what controllers are told the time by
+}
+
+// Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an object as it was
+// before another one wrote it.
+type Tracker interface {
+	// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own.
+	BeginTerm()
+	// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
+	Own(o plan.Object) bool
+	// DeletedAmong returns the positions, below n, of those objects that this process has deleted although a cache does not show that yet.
+	DeletedAmong(n int, object func(position int) plan.Object) (positions []int)
+	// Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if there is none.
+	Outdated(kind schema.GroupVersionKind, o plan.Object) (version string)
+	// Lock makes writers of one object take turns. It fails if ctx ends before it is the caller's turn.
+	Lock(ctx context.Context, uid types.UID) (unlock func(), err error)
+	// Wrote remembers the version that the server gave to an object.
+	Wrote(kind schema.GroupVersionKind, o plan.Object)
+	// Deleted remembers that this process has deleted an object.
+	Deleted(kind schema.GroupVersionKind, o plan.Object)
+	// Add makes a store known as a cache of the kind that a controller reads, until it is removed.
+	Add(kind schema.GroupVersionKind, store cache.Store)
+	Remove(kind schema.GroupVersionKind, store cache.Store)
+}
+
+// Clock tells the time. The zero Clock is that of the machine.
+type Clock struct{ now func() time.Time }
+
+// ClockOf returns a clock by which it is what the function returns.
+func ClockOf(now func() time.Time) Clock { return Clock{now} }
+
+// Now returns the time.
+func (c Clock) Now() time.Time {
+	if c.now == nil {
+		return time.Now()
+	}
+	return c.now()
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,

@@ -68,11 +68,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
-	var tracked freshness.Caches
-	for _, w := range r.Watches {
-		r.shared.Tracker.Add(&tracked, w.Kind, w.Informer.GetIndexer())
-	}
-	defer r.shared.Tracker.Remove(tracked)
+	defer r.caches.Tracked(r.shared.Tracker)()
 	defer r.queue.ShutDown()
 	if err := r.waitForCaches(ctx); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -27,7 +27,7 @@ type caches struct {
 	deployments informers.Store[*appsv1.Deployment]
 	sets        informers.OwnedStore[*appsv1.ReplicaSet]
 	pods        informers.PodCache
-	tracker     *freshness.Tracker
+	tracker     reconcile.Tracker
 
 	terminatingUncounted bool
 }
@@ -62,8 +62,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 // markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows that yet or not.
 // If a pod that the ReplicaSet controller has just deleted were counted as available, too many others would go. It replaces items
 // of the list; the pods themselves belong to the cache.
-func markDeleted(pods []*corev1.Pod, tracker *freshness.Tracker, now time.Time) []*corev1.Pod {
-	for _, i := range freshness.DeletedAmong(tracker, pods) {
+func markDeleted(pods []*corev1.Pod, tracker reconcile.Tracker, now time.Time) []*corev1.Pod {
+	for _, i := range tracker.DeletedAmong(len(pods), func(i int) plan.Object { return pods[i] }) {
 		deleted := *pods[i]
 		deleted.DeletionTimestamp = &metav1.Time{Time: now}
 		pods[i] = &deleted
