@@ -37,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pairs, off := o.pairs()
 	tellOff(off)
 	if len(pairs) == 0 {
-		return nil, manager.Skip("no flag names a certificate and a key to sign with, see --cluster-signing-cert-file")
+		return nil, manager.Off{Why: "no flag names a certificate and a key to sign with, see --cluster-signing-cert-file"}
 	}
 	authorities, err := openAuthorities(pairs)
 	if err != nil {

@@ -28,7 +28,7 @@ func New(o Options) manager.Controller {
 		Flags:   &o,
 		Rights:  Rights,
 		Init:    o.init,
-		Off:     o.initCleanup,
+		Instead: o.initCleanup,
 	}
 }
 

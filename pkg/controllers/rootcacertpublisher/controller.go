@@ -40,7 +40,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	if bundle.Get() == "" { // RCA-3: nothing is better than an empty bundle
-		return nil, manager.Skip("neither --root-ca-file nor the kubeconfig has certificate authorities to publish")
+		return nil, manager.Off{Why: "neither --root-ca-file nor the kubeconfig has certificate authorities to publish"}
 	}
 	ours := fields.OneTermEqualSelector(metav1.ObjectNameField, configMapName)
 	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")

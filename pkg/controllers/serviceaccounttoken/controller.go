@@ -28,7 +28,6 @@ func New(o Options) manager.Controller {
 		Alias:   "serviceaccount-token",
 		Account: "tokens-controller",
 		Root:    true,
-		WhyOff:  "Controller is disabled because there is no private key",
 		Flags:   &o,
 		Rights:  Rights,
 		Init:    o.init,
@@ -37,7 +36,10 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if o.KeyFile == "" {
-		return nil, manager.Skip("there is no private key, see --service-account-private-key-file")
+		return nil, manager.Off{
+			Why: "there is no private key, see --service-account-private-key-file",
+			Log: "Controller is disabled because there is no private key",
+		}
 	}
 	key, err := files.Open(o.KeyFile, o.parseKey)
 	if err != nil {

@@ -141,9 +141,8 @@ func (o *Options) Config() (Config, error) {
 		}
 	}
 	c.Flags = o.values()
-	c.Selection = o.Controllers.Resolve(o.given("service-account-private-key-file"))
-	c.Manager.Lacking, c.Manager.Missing = c.Selection.Lacking, c.Selection.Missing
-	c.Manager.Off = o.Controllers.Off(c.Selection.Enabled)
+	c.Selection = o.Controllers.Resolve(o.given)
+	c.Manager.Lacking, c.Manager.Missing, c.Manager.Off = c.Selection.Lacking, c.Selection.Missing, c.Selection.Off
 	slices.Sort(c.WithoutEffect)
 	return c, nil
 }
