@@ -84,7 +84,7 @@ func (r *rollout) choose() course {
 	switch {
 	case r.d.DeletionTimestamp != nil:
 		return deleting
-	case adopts(r.ownership):
+	case len(plan.Adopted(r.ownership)) > 0: // what it needs besides is left to the next reconcile: an object is written once in each
 		return adopting
 	case r.d.Spec.Paused:
 		return paused

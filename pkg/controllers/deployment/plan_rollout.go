@@ -247,20 +247,6 @@ func (r *rollout) requeueAfter(d time.Duration) {
 	r.next = plan.Sooner(r.next, max(0, d))
 }
 
-// adopts reports whether an orphan is adopted. What an adopted ReplicaSet needs besides is left to the next reconcile:
-// an object is written once in each.
-func adopts(ownership []plan.Step) bool {
-	for _, step := range ownership {
-		each, _ := step.(plan.Each)
-		for _, sequence := range each.Sequences {
-			if change, ok := sequence[0].(plan.Change); ok && change.Adopt {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // number reads a count that the server has defaulted to 1.
 func number(n *int32) int64 {
 	if n == nil {
