@@ -150,7 +150,7 @@ var layers = []string{
 	"pkg/client internal/freshness internal/files internal/usage/sums",
 	"internal/worker",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems internal/clock internal/panics",
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems internal/clock internal/panics internal/list internal/gauge",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

@@ -47,7 +47,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := newCollectors(authorities)
+	queues := map[string]reconcile.Part{} // by signer
+	own := newCollectors(authorities, queues)
 	var parts []reconcile.Part
 	logging := map[*authority]bool{}
 	for _, name := range csrutil.Signers() {
@@ -58,7 +59,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		s := &signing{name: name, requests: requests, authority: a, logs: !logging[a], duration: o.Duration}
 		logging[a] = true
 		part := reconcile.New(c.Shared, c.Access, s.controller(own))
-		own.queued.parts[name] = part
+		queues[name] = part
 		parts = append(parts, part)
 	}
 	c.RegisterMetrics(own.all()...)
