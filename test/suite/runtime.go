@@ -35,8 +35,8 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name: "an adoption without a live read of the owner",
-		Edits: []Edit{{"internal/executor/steps.go",
-			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
+		Edits: []Edit{{"internal/executor/change.go",
+			"return w.mayAdopt()", "return nil"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
@@ -66,7 +66,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/steps.go", "if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"internal/executor/change.go", "if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
