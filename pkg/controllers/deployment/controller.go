@@ -41,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, *rollout, memory]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Deployment"},
@@ -51,10 +51,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			k.pods.Watch(owners.enqueuesByPod),
 		},
 		Observe:  k.observe,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Remember: reconcile.RememberOutcome(remembered),
 		Owner:    func(s snapshot) plan.Object { return s.Deployment },
-		Plan:     reconcile.PlanOnly(planRollout),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Plan:     planRollout,
+		Report:   reportStatus,
 		Live:     live,
 	}), nil
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -47,16 +48,17 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		}
 		s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], r.Now)
 	}
-	var before memory
-	if r.Memory != nil {
-		before = *r.Memory
-	}
-	s.TemplateMatches = before.Matches.renewed(d, s.ReplicaSets)
+	before := ptr.Deref(r.Memory, memory{})
+	s.Seen, s.TemplateMatches = before.Seen, before.Matches.renewed(d, s.ReplicaSets)
 	if name := s.nameToCheck(); name != "" {
 		s.NameConflict = k.sets.Get(d.Namespace, name)
 	}
-	s.Seen = before.Seen.renewed(sortOut(r.Now, s))
-	return observation{Exists: true, Snapshot: s, Memory: &memory{s.TemplateMatches, s.Seen}}, nil
+	return observation{Exists: true, Snapshot: s}, nil
+}
+
+// remembered keeps what was seen, whatever became of the writes.
+func remembered(_ time.Time, s snapshot, r *rollout, _ plan.Outcome) *memory {
+	return &memory{s.TemplateMatches, r.Seen}
 }
 
 // markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows that yet or not.
