@@ -69,6 +69,7 @@ func (s source) imports() (paths []string) {
 // controllers.
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
+	"sign.go",    // what is put in right before a write
 	"cleanup.go", // what takes the place of a controller that is switched off
 }
 

@@ -40,7 +40,7 @@ func (w *Writing) change(s plan.Change) error {
 	}
 	if s.Apply != nil && s.Old == nil {
 		s.Old = s.New
-	} else if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {
+	} else if len(s.Sign) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {
 		return nil // a write that changes nothing is none
 	}
 	c := &outgoing{Change: s, m: m, options: w.options(m, s)}
@@ -55,17 +55,17 @@ func (w *Writing) change(s plan.Change) error {
 
 // sendChange sends a change that has passed all guards.
 func (w *Writing) sendChange(c *outgoing) error {
-	filled, err := w.filled(c.Change)
+	signed, err := w.signed(c.Change)
 	if err != nil {
 		return err
 	}
-	made, err := client.Change(w.ctx, &unlessUndone{Client: w.Client, Writing: w, m: c.m, s: c.Change}, c.m, filled.Old, filled.New, c.options)
+	made, err := client.Change(w.ctx, &unlessUndone{Client: w.Client, Writing: w, m: c.m, s: c.Change}, c.m, signed.Old, signed.New, c.options)
 	if made == nil && err == nil {
 		return nil // a difference that the method does not express, as between nil and empty, or a change that waits because it was undone
 	}
 	w.ended(c.m, verbOf(c.options.Method), err)
 	if err == nil {
-		w.wrote(c.m, filled, made, c.options)
+		w.wrote(c.m, signed, made, c.options)
 	}
 	if err = w.changed(c.m, c.Change, made, err); err != nil {
 		return fmt.Errorf("change %s %s: %w", c.m.Kind, c.New.GetName(), err)
@@ -182,15 +182,15 @@ func withVersion(o plan.Object, version string) plan.Object {
 	return o
 }
 
-// filled returns the change as it is sent. What was put in is not kept: outcomes and events are of what was planned.
-func (w *Writing) filled(s plan.Change) (plan.Change, error) {
-	if len(s.Fill) == 0 {
+// signed returns the change as it is sent. What was put in is not kept: outcomes and events are of what was planned.
+func (w *Writing) signed(s plan.Change) (plan.Change, error) {
+	if len(s.Sign) == 0 {
 		return s, nil
 	}
-	if w.Fill == nil {
-		return s, fmt.Errorf("refused: nobody can fill in %s", strings.Join(s.Fill, ", "))
+	if w.Sign == nil {
+		return s, fmt.Errorf("refused: nobody can sign %s", strings.Join(s.Sign, ", "))
 	}
-	return w.Fill(s)
+	return w.Sign(s)
 }
 
 // mappingOf returns how the object of a change is addressed.

@@ -79,8 +79,8 @@ func (e *Executor) LastWrite() time.Time {
 type Writing struct {
 	*Executor
 	Debounced bool // what is written is a debounced report, which [Executor.LastWrite] leaves out
-	// Fill puts in what a change with Fill names, and returns the change as it is sent; nil if no plan has such changes.
-	Fill func(plan.Change) (plan.Change, error)
+	// Sign puts in what a change with Sign names, and returns the change as it is sent; nil if no plan has such changes.
+	Sign func(plan.Change) (plan.Change, error)
 
 	ctx     context.Context
 	owner   plan.Object // nil: the controller writes to objects that nobody owns

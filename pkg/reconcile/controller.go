@@ -30,9 +30,9 @@ type Controller[S, D, M any] struct {
 	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
-	// Fill puts in what a [plan.Change] with Fill names, right before it is sent, and returns the change as it is to be sent: to sign is an
+	// Sign puts in what a [plan.Change] with Sign names, right before it is sent, and returns the change as it is to be sent: to sign is an
 	// effect. It leaves the change that it is given alone. It may be nil if no plan has such changes.
-	Fill func(now time.Time, c plan.Change) (plan.Change, error)
+	Sign func(now time.Time, c plan.Change) (plan.Change, error)
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
 	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
 	// to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the decision.

@@ -129,8 +129,8 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
 func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
 	writing := r.executor.Begin(ctx, r.owner(s), &r.state.Barrier)
-	if r.Fill != nil {
-		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
+	if r.Sign != nil {
+		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.Sign(r.record.Time, c) }
 	}
 	defer func() {
 		r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut()

@@ -66,7 +66,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/change.go", "if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"internal/executor/change.go", "if len(s.Sign) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Sign) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},

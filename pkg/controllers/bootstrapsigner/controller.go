@@ -48,7 +48,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSignatures),
-		Fill:    k.fill,
+		Sign:    k.sign,
 	}), nil
 }
 

@@ -77,7 +77,7 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		Source:    s.follow,
 		Observe:   s.observe,
 		Plan:      reconcile.PlanOnly(planCertificate),
-		Fill:      s.sign,
+		Sign:      s.sign,
 		Applied:   own.applied,
 	}
 }

@@ -68,14 +68,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Source:  k.follow,
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSecret),
-		Fill:    k.fill,
+		Sign:    k.sign,
 	}), nil
 }
 
 // follow enqueues all Secrets when the certificate authorities have changed. A new key is for new tokens only (TOK-13).
 func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
 	var both sync.WaitGroup
-	both.Go(func() { k.key.Follow(ctx, func() {}) })
+	both.Go(func() { k.key.Log(ctx) })
 	both.Go(func() { k.bundle.Follow(ctx, func() { k.enqueueAll(enqueue) }) })
 	both.Wait()
 }
