@@ -19,11 +19,15 @@ import (
 // decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
 // from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
 type Controller[S, D, M any] struct {
-	Name      string   // in logs, and where people ask about a key
-	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
-	Workers   int      // keys that are processed at the same time
-	Kinds     []string // of the objects that keys are named after, for /debug/explain and to verify new objects after a takeover
+	Name      string // in logs, and where people ask about a key
+	QueueName string // of the queue in metrics, which controllers may share; empty for Name
+	Workers   int    // keys that are processed at the same time
 	Watches   []Watch
+	// Explained are the kinds by whose objects people ask for keys, see /debug/explain.
+	Explained []string
+	// Verified are the kinds of which a new object makes its keys unverified after a takeover, as a previous leader may have acted on it. Nil
+	// stands for those of Explained.
+	Verified []string
 
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
 	// once in a reconcile.

@@ -41,6 +41,9 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
+	if c.Verified == nil {
+		c.Verified = c.Explained
+	}
 	if c.Remember == nil {
 		c.Remember = IfCarriedOut
 	}

@@ -72,7 +72,7 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		Name:      "certificate_signing_" + path.Base(s.name),
 		QueueName: "certificate", // shared with the approver, as in the original: its metrics are the sums
 		Workers:   workers,
-		Kinds:     []string{s.requests.Kind().Kind},
+		Explained: []string{s.requests.Kind().Kind},
 		Watches:   []reconcile.Watch{s.requests.Watch(s.enqueued, informers.WithResync)},
 		Source:    s.follow,
 		Observe:   s.observe,

@@ -42,9 +42,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, *rollout, memory]{
-		Name:    "deployment", // of the queue (CI-33)
-		Workers: int(o.Workers),
-		Kinds:   []string{"Deployment"},
+		Name:      "deployment", // of the queue (CI-33)
+		Workers:   int(o.Workers),
+		Explained: []string{"Deployment"},
 		Watches: []reconcile.Watch{
 			k.deployments.Watch(informers.Itself, informers.WithResync),
 			k.sets.Watch(owners.Enqueues),

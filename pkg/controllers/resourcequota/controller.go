@@ -85,7 +85,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 		Name:             "resourcequota",
 		QueueName:        "resourcequota_primary",
 		Workers:          workers,
-		Kinds:            []string{quotaKind.Kind},
+		Explained:        []string{quotaKind.Kind},
 		Watches:          []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
 		Observe:          k.observe,
 		Plan:             reconcile.PlanOnly(planUsage),

@@ -54,9 +54,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "root_ca_cert_publisher", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{"Namespace"},
+		Name:      "root_ca_cert_publisher", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
 			namespaces.Watch(enqueuedByNamespace, informers.WithResync),
 			configMaps.Watch(enqueuedByConfigMap, informers.WithResync),

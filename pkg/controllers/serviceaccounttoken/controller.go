@@ -60,7 +60,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "serviceaccount_tokens", // the original has two queues, both of this name in metrics
 		QueueName: "serviceaccount_tokens_service",
 		Workers:   int(o.Workers),
-		Kinds:     []string{"Secret"},
+		Explained: []string{"Secret"},
 		Watches: []reconcile.Watch{
 			secrets.Watch(enqueuedBySecret, informers.WithChanges),
 			accounts.Watch(k.enqueuedByAccount),
