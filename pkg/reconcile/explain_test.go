@@ -106,7 +106,7 @@ func TestRecordsBelongToTheRunner(t *testing.T) {
 		if _, ok := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok {
 			t.Error("the second runner has taken the records of the first")
 		}
-		if _, ok := other.records.Get(plan.Key{Namespace: "ns", Name: "a"}); ok {
+		if _, ok := other.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); ok {
 			t.Error("the second runner has the records of the first")
 		}
 	})

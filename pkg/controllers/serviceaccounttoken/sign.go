@@ -15,11 +15,11 @@ func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
 	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
 		return c, plan.ErrStale
 	}
-	return signed(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().Token(a, secret) })
+	return withSigned(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().Token(a, secret) })
 }
 
-// signed returns the change of the Secret with all that it lacks (TOK-15).
-func signed(c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error)) (plan.Change, error) {
+// withSigned returns the change of the Secret with all that it lacks (TOK-15).
+func withSigned(c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error)) (plan.Change, error) {
 	after := secret.DeepCopy()
 	after.Annotations = c.New.GetAnnotations()
 	if after.Data == nil {
