@@ -271,7 +271,7 @@ func (r *project) hasTestNamed(prefix string) bool {
 
 func TestWrongNames(t *testing.T) {
 	testCheck(t, wrongNames, []pageCase{
-		{"all exist", page{text: "`plan.Plan`, `plan.Change.Fill`, `Request.Reader`, `manager.New(ctx, ...)`, `corev1.Pod`,\n" +
+		{"all exist", page{text: "`plan.Plan`, `plan.Change.Sign`, `Request.Reader`, `manager.New(ctx, ...)`, `corev1.Pod`,\n" +
 			"`TestPages`, `TestCrash`"}, nil},
 		{"a function is gone", page{text: "`manager.Run(ctx, manager.Config{...}, controllers.Registry)`"},
 			[]string{"manager has Run", "manager has Config"}},

@@ -19,7 +19,7 @@ var harmless = map[string]string{
 }
 
 // A snapshot and a decision may be shown, stored and compared, so no credential belongs into them: no Secret, no bytes, and no string that
-// is called like one. What is signed is filled in right before it is written, see plan.Change.
+// is called like one. What is signed is put in right before it is written, see plan.Change.
 func TestSnapshotsHoldNoCredentials(t *testing.T) {
 	types := map[string]ast.Expr{} // by folder and name
 	var roots []string

@@ -69,8 +69,9 @@ func (s source) imports() (paths []string) {
 // controllers.
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
+	"sign.go",    // what is signed right before a write
 	"cleanup.go", // what takes the place of a controller that is switched off
-	"sign.go",    // the keys with which it signs what a plan names
+	"signing_key.go",
 }
 
 // decides reports whether a file of a controller, or of what controllers are made of, belongs to its planner.
@@ -159,7 +160,8 @@ var layers = []string{
 	"internal/workloads internal/workloads/ internal/network/ internal/quota internal/credentials/ internal/queue " +
 		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/circuit internal/paging " +
-		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics",
+		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics " +
+		"internal/list internal/gauge",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

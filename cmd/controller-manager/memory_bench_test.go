@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -51,12 +52,12 @@ func cachePods(host string) {
 	if err != nil {
 		panic(err)
 	}
-	projection, err := m.Projection()
+	kept, err := m.Projection()
 	if err != nil {
 		panic(err)
 	}
 	client, err := listwatch.NewClient(&rest.Config{Host: host, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}, projection)
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}, kept.(*projection.Projection))
 	if err != nil {
 		panic(err)
 	}

@@ -1,9 +1,11 @@
 // Command api lists the exported names of the packages below pkg/, which other programs use, in hack/api/api.txt. With --check it fails if the
-// list is out of date, so that no change of them goes unseen.
+// list is out of date, so that no change of them goes unseen. It always fails if a declaration has a type of internal/, which no other program
+// can name.
 package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -11,6 +13,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,13 +51,13 @@ func check(text string) error {
 // list returns the exported declarations of all packages below a folder.
 func list(root string) (string, error) {
 	var all strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(folder string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		declarations, err := declarations(path)
+		declarations, err := declarations(folder)
 		if err == nil && len(declarations) > 0 {
-			fmt.Fprintf(&all, "package %s\n\n%s\n\n", filepath.ToSlash(path), strings.Join(declarations, "\n"))
+			fmt.Fprintf(&all, "package %s\n\n%s\n\n", filepath.ToSlash(folder), strings.Join(declarations, "\n"))
 		}
 		return err
 	})
@@ -81,6 +84,9 @@ func declarations(folder string) (all []string, err error) {
 			if !public(d) {
 				continue
 			}
+			if err := nameable(set, parsed, d); err != nil {
+				return nil, err
+			}
 			var text bytes.Buffer
 			if err := printer.Fprint(&text, set, d); err != nil {
 				return nil, err
@@ -90,6 +96,31 @@ func declarations(folder string) (all []string, err error) {
 	}
 	slices.Sort(all)
 	return all, nil
+}
+
+// nameable returns an error if a public declaration has a type of internal/.
+func nameable(set *token.FileSet, file *ast.File, d ast.Decl) (err error) {
+	internal := map[string]bool{} // packages of this file, by name
+	for _, i := range file.Imports {
+		if of := strings.Trim(i.Path.Value, `"`); strings.Contains(of, "/internal/") {
+			internal[path.Base(of)] = true
+			if i.Name != nil {
+				internal[i.Name.Name] = true
+			}
+		}
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if value, ok := n.(*ast.ValueSpec); ok && value.Type == nil {
+			return false // a constant: it has the value, and no type
+		}
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if of, ok := s.X.(*ast.Ident); ok && internal[of.Name] {
+				err = errors.Join(err, fmt.Errorf("%s: %s.%s is of internal/, and the public API must not have it", set.Position(s.Pos()), of.Name, s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return err
 }
 
 // public reports whether a declaration is one for others, and takes off what is not for them.

@@ -148,7 +148,6 @@ func (g *Gate) Listing(convert func(watch.Event) watch.Event) func(watch.Event) 
 type Informer struct {
 	cache.SharedIndexInformer
 	*Gate
-	Optional bool // who has asked for it works without it
 }
 
 // HasSynced tells whether the cache was filled, and if the API was missing since, filled anew. It is false while the API is missing.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -23,18 +22,20 @@ import (
 // parallelWrites bounds the requests that one controller has under way at a time.
 const parallelWrites = 32
 
-// Mapper finds out how objects are addressed. [client.Mapper] does.
-type Mapper interface {
-	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
-	MappingFor(ctx context.Context, o runtime.Object) (client.Mapping, error)
+// Tracker knows what this process has written, see [freshness.Tracker].
+type Tracker interface {
+	Lock(ctx context.Context, uid types.UID) (unlock func(), err error)
+	Outdated(kind schema.GroupVersionKind, o plan.Object) (version string)
+	Wrote(kind schema.GroupVersionKind, o plan.Object)
+	Deleted(kind schema.GroupVersionKind, o plan.Object)
 }
 
 // Config is what an executor needs to know.
 type Config struct {
 	Client  client.Client
-	Mapper  Mapper
+	Mapper  client.KindMapper
 	Events  record.EventRecorder // nil: events are dropped
-	Tracker *freshness.Tracker
+	Tracker Tracker
 	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) client.Method
 	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
@@ -78,8 +79,8 @@ func (e *Executor) LastWrite() time.Time {
 type Writing struct {
 	*Executor
 	Debounced bool // what is written is a debounced report, which [Executor.LastWrite] leaves out
-	// Fill puts in what a change with Fill names, and returns the change as it is sent; nil if no plan has such changes.
-	Fill func(plan.Change) (plan.Change, error)
+	// Sign puts in what a change with Sign names, and returns the change as it is sent; nil if no plan has such changes.
+	Sign func(plan.Change) (plan.Change, error)
 
 	ctx     context.Context
 	owner   plan.Object // nil: the controller writes to objects that nobody owns

@@ -38,13 +38,14 @@ type bench struct {
 	*clienttest.Server
 	*testing.T
 	Config
+	tracker *freshness.Tracker
 	events  *record.FakeRecorder
 	barrier freshness.Barrier
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{Server: clienttest.NewServer(), T: t, events: record.NewFakeRecorder(1000)}
-	b.Config = Config{Client: b.Server, Mapper: client.BuiltIns{}, Events: b.events, Tracker: freshness.NewTracker()}
+	b := &bench{Server: clienttest.NewServer(), T: t, tracker: freshness.NewTracker(), events: record.NewFakeRecorder(1000)}
+	b.Config = Config{Client: b.Server, Mapper: client.BuiltIns{}, Events: b.events, Tracker: b.tracker}
 	return b
 }
 
@@ -82,7 +83,7 @@ func (b *bench) recorded() (all []string) {
 func (b *bench) waiting(version string) string {
 	var caches freshness.Caches
 	for _, kind := range []schema.GroupVersionKind{podKind, setKind} {
-		b.Tracker.Add(&caches, kind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), version})
+		caches.Add(kind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), version})
 	}
 	return b.barrier.Check(caches).Missing.Kind
 }
@@ -183,8 +184,7 @@ func TestWritersOfOneObjectDoNotConflict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var caches freshness.Caches
-		b.Tracker.Add(&caches, setKind, informer.GetStore())
+		b.tracker.Add(setKind, informer.GetStore())
 		synctest.Wait()
 		set := informer.GetStore().List()[0].(*appsv1.ReplicaSet)
 		b.Method = func(schema.GroupResource, string) client.Method { return client.MethodUpdate }

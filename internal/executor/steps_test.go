@@ -159,7 +159,7 @@ func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
 		t.Errorf("%+v", did)
 	}
 	b.wantLog("patch Pod p", "delete Pod p")
-	if len(freshness.DeletedAmong(b.Tracker, []*corev1.Pod{pod})) != 1 {
+	if len(b.tracker.DeletedAmong(1, func(int) plan.Object { return pod })) != 1 {
 		t.Error("the deletion is not remembered")
 	}
 	if w := b.Server.Writes(); w[0].Options.Subresource != plan.Status || *w[1].DeleteOptions.Preconditions.ResourceVersion != "2" {
@@ -413,7 +413,7 @@ func TestRemovalIsAwaited(t *testing.T) {
 		if err := pods.Add(p); err != nil {
 			t.Fatal(err)
 		}
-		b.Tracker.Add(&caches, podKind, pods)
+		caches.Add(podKind, pods)
 		if awaited := !b.barrier.Check(caches).Open; did.Err != nil || awaited != c.want {
 			t.Errorf("%s: %t, %+v", c.name, awaited, did)
 		}
@@ -546,7 +546,8 @@ func TestTouch(t *testing.T) {
 		put(b, newer)
 		for _, o := range []*corev1.Pod{p, gone} {
 			// Another executor, as in another process: this one knows what it has written.
-			b.Tracker = freshness.NewTracker()
+			b.tracker = freshness.NewTracker()
+			b.Tracker = b.tracker
 			did := b.apply(newSet(), plan.Touch(o))
 			if did.Err != nil || len(did.Results) != 1 || !did.Results[0].Needless {
 				t.Errorf("%s: %s has changed or is gone: %+v", method, o.Name, did)

@@ -54,7 +54,7 @@ func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.
 	switch {
 	case err != nil || o.Touch:
 		return made, err
-	case len(c.s.Fill) == 0 && !c.altered(made):
+	case len(c.s.Sign) == 0 && !c.altered(made):
 		c.undone.worked(c.subject())
 		return made, nil
 	}
@@ -83,10 +83,10 @@ func (c *unlessUndone) sumOfUpdate() (uint64, error) {
 	return c.sum(difference), err
 }
 
-// sum tells apart what is asked for: a difference, from whichever version, or what is to be filled in, which is never the same twice.
+// sum tells apart what is asked for: a difference, from whichever version, or what is to be signed, which is never the same twice.
 func (c *unlessUndone) sum(difference []byte) uint64 {
-	if len(c.s.Fill) > 0 {
-		return maphash.String(seed, strings.Join(c.s.Fill, " "))
+	if len(c.s.Sign) > 0 {
+		return maphash.String(seed, strings.Join(c.s.Sign, " "))
 	}
 	if version := c.s.Old.GetResourceVersion(); version != "" {
 		difference = bytes.Replace(difference, []byte(`"resourceVersion":"`+version+`"`), nil, 1)

@@ -90,8 +90,10 @@ func (f *File[T]) look() {
 	}
 }
 
-// Follow calls changed whenever the file has come to say something else than before, until ctx ends. That the file cannot be read
-// again is logged once.
+// Log logs whenever the file has come to say something else than before, until ctx ends. That it cannot be read again is logged once.
+func (f *File[T]) Log(ctx context.Context) { f.Follow(ctx, func() {}) }
+
+// Follow does the same, and calls changed whenever the file has come to say something else than before.
 func (f *File[T]) Follow(ctx context.Context, changed func()) {
 	if f.path == "" {
 		<-ctx.Done()

@@ -39,7 +39,7 @@ func cachesOf(t *testing.T, kind schema.GroupVersionKind, version int, objects .
 		}
 	}
 	var caches Caches
-	NewTracker().Add(&caches, kind, s)
+	caches.Add(kind, s)
 	return caches, s
 }
 
@@ -73,10 +73,9 @@ func TestVersionIsWaitedFor(t *testing.T) {
 // Two watches of one kind, with selectors of their own, may differ in age.
 func TestAllCachesOfAKindAreWaitedFor(t *testing.T) {
 	var caches Caches
-	tracker := NewTracker()
 	a, b := &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "5"}, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "4"}
-	tracker.Add(&caches, podKind, a)
-	tracker.Add(&caches, podKind, b)
+	caches.Add(podKind, a)
+	caches.Add(podKind, b)
 	if caches.Reached(podKind, "5") || !caches.Reached(podKind, "4") {
 		t.Error("one of two caches is at 4, the other at 5")
 	}
@@ -243,9 +242,8 @@ func TestOutdated(t *testing.T) {
 func TestOutdatedAfterTheSweep(t *testing.T) {
 	tracker, newer := NewTracker(), pod("1", "web")
 	newer.ResourceVersion = "7"
-	var caches Caches
 	s := &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "7"}
-	tracker.Add(&caches, podKind, s)
+	tracker.Add(podKind, s)
 	if err := s.Add(newer); err != nil {
 		t.Fatal(err)
 	}
@@ -262,8 +260,7 @@ func TestOutdatedAfterTheSweep(t *testing.T) {
 // Memory follows what the caches lack, not what was ever written.
 func TestWritesThatCachesShowAreForgotten(t *testing.T) {
 	tracker, s := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "0"}
-	var caches Caches
-	tracker.Add(&caches, podKind, s)
+	tracker.Add(podKind, s)
 	for i := range 10 * sweepSize {
 		p := pod(strconv.Itoa(i), "web")
 		p.ResourceVersion, s.version = strconv.Itoa(i+1), strconv.Itoa(i)
@@ -277,12 +274,12 @@ func TestWritesThatCachesShowAreForgotten(t *testing.T) {
 // A deletion is remembered until the caches show it, and no longer than that matters.
 func TestDeletedAmong(t *testing.T) {
 	tracker, s := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "1"}
-	var caches Caches
-	tracker.Add(&caches, podKind, s)
+	tracker.Add(podKind, s)
 	p, other := pod("1", "web"), pod("2", "web")
 	among := func(want ...int) {
 		t.Helper()
-		if got := DeletedAmong(tracker, []*corev1.Pod{other, p}); !slices.Equal(got, want) {
+		pods := []*corev1.Pod{other, p}
+		if got := tracker.DeletedAmong(len(pods), func(i int) plan.Object { return pods[i] }); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
@@ -316,7 +313,7 @@ func TestUsable(t *testing.T) {
 		t.Error("a cache with a version")
 	}
 	var caches Caches
-	NewTracker().Add(&caches, podKind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), ""})
+	caches.Add(podKind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), ""})
 	if caches.Usable() == nil {
 		t.Error("a cache without a version")
 	}
@@ -357,21 +354,22 @@ func TestOwn(t *testing.T) {
 func TestCachesAreKnownOnceAndRemoved(t *testing.T) {
 	tracker, shared, own := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "5"}, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "3"}
 	var a, b Caches
-	tracker.Add(&a, podKind, shared)
-	tracker.Add(&a, podKind, shared)
-	tracker.Add(&b, podKind, shared)
-	tracker.Add(&b, podKind, own)
+	a.Add(podKind, shared)
+	a.Add(podKind, shared)
+	b.Add(podKind, shared)
+	b.Add(podKind, own)
+	removeA, removeB := a.Tracked(tracker), b.Tracked(tracker)
 	if n := len(tracker.caches[podKind]); n != 2 {
 		t.Errorf("%d caches, want 2", n)
 	}
 	if reached(tracker.caches[podKind], "5") {
 		t.Error("a cache that lags is not waited for")
 	}
-	tracker.Remove(b)
+	removeB()
 	if n := len(tracker.caches[podKind]); n != 1 || !reached(tracker.caches[podKind], "5") {
 		t.Errorf("%d caches are left, want the one that another controller reads", n)
 	}
-	tracker.Remove(a)
+	removeA()
 	if n := len(tracker.caches[podKind]); n != 0 {
 		t.Errorf("%d caches are left", n)
 	}

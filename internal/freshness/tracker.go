@@ -81,15 +81,16 @@ func (t *Tracker) Deleted(kind schema.GroupVersionKind, o plan.Object) {
 	t.sweepIfLarge()
 }
 
-// DeletedAmong returns the positions of those objects that this process has deleted although they, as a cache shows them, are not
-// being deleted.
-func DeletedAmong[T plan.Object](t *Tracker, objects []T) (positions []int) {
+// DeletedAmong returns the positions, below n, of those objects that this process has deleted although they, as a cache shows them, are
+// not being deleted.
+func (t *Tracker) DeletedAmong(n int, object func(position int) plan.Object) (positions []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.deleted) == 0 {
 		return nil
 	}
-	for i, o := range objects {
+	for i := range n {
+		o := object(i)
 		if _, ok := t.deleted[o.GetUID()]; ok && o.GetDeletionTimestamp() == nil {
 			positions = append(positions, i)
 		}
@@ -191,12 +192,24 @@ func (c *Caches) Add(kind schema.GroupVersionKind, store cache.Store) (added boo
 	return true
 }
 
-// Add makes the store known as a cache of the kind that a controller reads, both to the controller's caches and to the
-// tracker, until it is removed.
-func (t *Tracker) Add(c *Caches, kind schema.GroupVersionKind, store cache.Store) {
-	if !c.Add(kind, store) {
-		return
+// Tracked makes the caches of a controller known to a tracker, until stop is called.
+func (c Caches) Tracked(by interface {
+	Add(kind schema.GroupVersionKind, store cache.Store)
+	Remove(kind schema.GroupVersionKind, store cache.Store)
+}) (stop func()) {
+	each := func(do func(schema.GroupVersionKind, cache.Store)) {
+		for kind, stores := range c.stores {
+			for _, store := range stores {
+				do(kind, store)
+			}
+		}
 	}
+	each(by.Add)
+	return func() { each(by.Remove) }
+}
+
+// Add makes the store known as a cache of the kind that a controller reads, until it is removed as often as it was added.
+func (t *Tracker) Add(kind schema.GroupVersionKind, store cache.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.users[store]++; t.users[store] == 1 {
@@ -204,19 +217,15 @@ func (t *Tracker) Add(c *Caches, kind schema.GroupVersionKind, store cache.Store
 	}
 }
 
-// Remove forgets the caches of a controller that does not run any more, so that nobody waits for what they do not come to show.
-func (t *Tracker) Remove(c Caches) {
+// Remove forgets a cache of a controller that does not run any more, so that nobody waits for what it does not come to show.
+func (t *Tracker) Remove(kind schema.GroupVersionKind, store cache.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for kind, stores := range c.stores {
-		for _, store := range stores {
-			if t.users[store]--; t.users[store] > 0 {
-				continue
-			}
-			delete(t.users, store)
-			t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
-		}
+	if t.users[store]--; t.users[store] > 0 {
+		return
 	}
+	delete(t.users, store)
+	t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
 }
 
 // Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its own

@@ -85,7 +85,7 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{States: New[int, change](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
-	freshness.NewTracker().Add(&b.caches, podKind, b.cache)
+	b.caches.Add(podKind, b.cache)
 	return b
 }
 

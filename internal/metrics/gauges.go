@@ -5,49 +5,41 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// gauge is a metric that is asked for when it is collected: it knows of nothing that a manager no longer has.
-type gauge struct {
-	*metrics.GaugeVec
-	fill func(v *metrics.GaugeVec, m *manager.Manager)
+// managed is a gauge of what the managers of a process have.
+type managed struct {
+	*gauge.Gauge
 
 	mu      sync.Mutex
 	sources []*manager.Manager
 }
 
-func (g *gauge) follow(m *manager.Manager) {
+func (g *managed) follow(m *manager.Manager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sources = append(g.sources, m)
 }
 
-func (g *gauge) unfollow(m *manager.Manager) {
+func (g *managed) unfollow(m *manager.Manager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sources = slices.DeleteFunc(g.sources, func(s *manager.Manager) bool { return s == m })
 }
 
-// Collect implements prometheus.Collector.
-func (g *gauge) Collect(out chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Reset()
-	for _, m := range g.sources {
-		g.fill(g.GaugeVec, m)
-	}
-	g.GaugeVec.Collect(out)
-}
-
 // newGauges returns what is said of controllers and caches. Values of several managers in one process are added up; the
 // age of a cache and the wait in a queue are those of the last.
-func newGauges() []*gauge {
-	return []*gauge{
+func newGauges() []*managed {
+	return slices.Concat(ofQueues(), ofBrakes(), ofPresence(), ofCaches())
+}
+
+func ofQueues() []*managed {
+	return []*managed{
 		ofControllers("controller_manager_keys_failing", "Keys whose last reconcile has failed, and which wait for the next.",
 			func(s reconcile.Status) int { return s.Failing }),
 		ofControllers("controller_manager_reports_held", "Status reports that are debounced, so that a newer one may replace them.",
@@ -72,10 +64,20 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Name).Add(float64(c.Refused))
 				}
 			}, "controller"),
+	}
+}
+
+func ofBrakes() []*managed {
+	return []*managed{
 		whether("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
 			func(c manager.ControllerState) bool { return len(c.Held) > 0 }),
 		whether("controller_manager_brake_released", "1 while an annotation of the lease releases the brake of the controller, 0 otherwise.",
 			func(c manager.ControllerState) bool { return c.Released }),
+	}
+}
+
+func ofPresence() []*managed {
+	return []*managed{
 		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, off := range m.OffStates() {
@@ -92,6 +94,11 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Alias, m.Component()).Add(running)
 				}
 			}, "name", "manager"),
+	}
+}
+
+func ofCaches() []*managed {
+	return []*managed{
 		newGauge("controller_manager_cache_age_seconds", "How long the API server has sent nothing for the cache: no event, no bookmark.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.CacheStates() {
@@ -110,7 +117,7 @@ func newGauges() []*gauge {
 }
 
 // ofControllers returns a gauge of a value that each queue of a controller has.
-func ofControllers(name, help string, value func(reconcile.Status) int) *gauge {
+func ofControllers(name, help string, value func(reconcile.Status) int) *managed {
 	return newGauge(name, help, func(v *metrics.GaugeVec, m *manager.Manager) {
 		for _, c := range m.ControllerStates() {
 			sum := 0
@@ -123,7 +130,7 @@ func ofControllers(name, help string, value func(reconcile.Status) int) *gauge {
 }
 
 // whether returns a gauge that is 1 for the controllers of which something is so.
-func whether(name, help string, is func(manager.ControllerState) bool) *gauge {
+func whether(name, help string, is func(manager.ControllerState) bool) *managed {
 	return newGauge(name, help, func(v *metrics.GaugeVec, m *manager.Manager) {
 		for _, c := range m.ControllerStates() {
 			value := 0.0
@@ -135,7 +142,15 @@ func whether(name, help string, is func(manager.ControllerState) bool) *gauge {
 	}, "controller")
 }
 
-func newGauge(name, help string, fill func(*metrics.GaugeVec, *manager.Manager), labels ...string) *gauge {
+func newGauge(name, help string, fill func(*metrics.GaugeVec, *manager.Manager), labels ...string) *managed {
+	g := &managed{}
 	opts := &metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}
-	return &gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), fill: fill}
+	g.Gauge = gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, m := range g.sources {
+			fill(v, m)
+		}
+	})
+	return g
 }

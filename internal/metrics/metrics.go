@@ -24,7 +24,7 @@ type Metrics struct {
 	retries  *metrics.CounterVec
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
-	gauges   []*gauge
+	gauges   []*managed
 }
 
 // New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).

@@ -122,15 +122,6 @@ func (s compactIndexer) AddIndexers(indexers cache.Indexers) error {
 	return s.Indexer.AddIndexers(ofExpanded(indexers))
 }
 
-// Stored returns the indexer with what is stored: compact pods, if the indexer is of an informer of this package. A lookup that uses little
-// of most pods need not expand all of them ([Expanded]).
-func Stored(indexer cache.Indexer) cache.Indexer {
-	if compact, ok := indexer.(compactIndexer); ok {
-		return compact.Indexer
-	}
-	return indexer
-}
-
 // allExpanded replaces the compact pods in a list.
 func allExpanded(all []any) []any {
 	for i := range all {

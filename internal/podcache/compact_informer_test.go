@@ -15,7 +15,7 @@ import (
 // whose deletion was missed (CI-15).
 func TestCompactPodsAreNotSeen(t *testing.T) {
 	client := must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample))
-	pods := NewInformer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods")), 0)
+	pods, _ := NewInformer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods")), 0)
 	isPod := func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Name == "p" && p.Spec.NodeName == "n" }
 	must[any](nil, pods.AddIndexers(cache.Indexers{"mine": func(o any) ([]string, error) {
 		if !isPod(o) {

@@ -20,8 +20,10 @@ import (
 )
 
 // NewInformer makes the informer of pods, which projects them while it decodes them. What the client keeps of a pod has to be known when the
-// informer is started.
-func NewInformer(client *listwatch.Client, name cache.InformerNameAndResource, resync time.Duration) cache.SharedIndexInformer {
+// informer is started. The second result are the pods as they are stored: a lookup that uses little of most need not expand all ([Expanded]).
+func NewInformer(
+	client *listwatch.Client, name cache.InformerNameAndResource, resync time.Duration,
+) (cache.SharedIndexInformer, cache.Indexer) {
 	var informer cache.SharedIndexInformer
 	shared := newInterner(nil)
 	informer = cache.NewSharedIndexInformerWithOptions(listwatch.Deferred(func() (*cache.ListWatch, error) {
@@ -34,7 +36,7 @@ func NewInformer(client *listwatch.Client, name cache.InformerNameAndResource, r
 	}), &compactPod{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: resync, Identifier: name, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
-	return compactInformer{informer, shared}
+	return compactInformer{informer, shared}, informer.GetIndexer()
 }
 
 // podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache

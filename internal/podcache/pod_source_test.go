@@ -174,7 +174,8 @@ type podStore struct{ informer cache.SharedIndexInformer }
 
 // newPodStore returns the cache of an informer that does not run.
 func newPodStore(client *listwatch.Client) podStore {
-	return podStore{NewInformer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods")), 0)}
+	informer, _ := NewInformer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods")), 0)
+	return podStore{informer}
 }
 
 func (s podStore) Get(namespace, name string) *corev1.Pod {

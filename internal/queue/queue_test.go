@@ -61,7 +61,7 @@ func TestStorage(t *testing.T) {
 			l.Pop()
 		}
 		l.Pop()
-		if n := len(l.queued) + len(l.wanted) + len(l.byName); n > 0 || l.turns.first != nil {
+		if n := len(l.queued) + len(l.wanted) + len(l.byName); n > 0 || l.turns.First() != nil {
 			t.Errorf("%d things are left", n)
 		}
 	})

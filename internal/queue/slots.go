@@ -27,11 +27,11 @@ func (s *Slots) Take(ctx context.Context, namespace string, owner types.UID) err
 		s.mu.Unlock()
 		return nil
 	}
-	turn.of = make(chan struct{})
+	turn.Of = make(chan struct{})
 	s.waiting.push(place{namespace: namespace, owner: owner}, turn)
 	s.mu.Unlock()
 	select {
-	case <-turn.of:
+	case <-turn.Of:
 		return nil
 	case <-ctx.Done():
 		s.leave(turn, namespace)
@@ -44,7 +44,7 @@ func (s *Slots) leave(turn *spot[chan struct{}], namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-turn.of: // it was given a slot at the same moment
+	case <-turn.Of: // it was given a slot at the same moment
 		s.release(namespace)
 	default:
 		s.waiting.remove(turn)
@@ -60,12 +60,12 @@ func (s *Slots) Release(namespace string) {
 
 func (s *Slots) release(of string) {
 	s.shares.release(of)
-	next := s.waiting.namespaces.firstOf(func(n *namespace[chan struct{}]) bool { return s.shares.modest(n.name()) })
-	if next == nil || !s.shares.free(next.of.name()) {
+	next := s.waiting.namespaces.FirstOf(func(n *namespace[chan struct{}]) bool { return s.shares.modest(n.name()) })
+	if next == nil || !s.shares.free(next.Of.name()) {
 		return
 	}
-	s.shares.take(next.of.name())
-	close(s.waiting.popOf(next.of))
+	s.shares.take(next.Of.name())
+	close(s.waiting.popOf(next.Of))
 }
 
 // Used counts the slots that are taken.

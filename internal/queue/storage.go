@@ -3,6 +3,8 @@ package queue
 import (
 	"sync"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/internal/list"
 )
 
 // ageingInterval: of the turns of a namespace, every so many is that of the key that has waited longest in it, whatever its priority, so that none
@@ -18,7 +20,7 @@ type storage[K comparable] struct {
 	mu     sync.Mutex
 	wanted map[K]Priority // of keys, for when they are next added
 	queued map[K]*entry[K]
-	turns  list[*waiting[K]] // namespaces with keys; the first one is next
+	turns  list.List[*waiting[K]] // namespaces with keys; the first one is next
 	byName map[string]*waiting[K]
 	spare  *waiting[K] // of a namespace that has no keys any more, to be used again; may be nil
 	filled time.Time   // when a key was last put into it while it was empty
@@ -27,10 +29,10 @@ type storage[K comparable] struct {
 
 // waiting are the queued keys of one namespace.
 type waiting[K comparable] struct {
-	element[*waiting[K]]
+	list.Element[*waiting[K]]
 	name    string
 	levels  [levelCount]turns[*entry[K]]
-	arrived list[*entry[K]] // all of them, first come, first served
+	arrived list.List[*entry[K]] // all of them, first come, first served
 	pops    int
 }
 
@@ -40,7 +42,7 @@ type entry[K comparable] struct {
 	in      *waiting[K]
 	since   time.Time // when it was queued
 	turn    spot[*entry[K]]
-	arrival element[*entry[K]]
+	arrival list.Element[*entry[K]]
 }
 
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
@@ -65,10 +67,10 @@ func (s *storage[K]) Push(k K) {
 		s.filled = now
 	}
 	e := &entry[K]{key: k, Priority: s.take(k), in: s.waitingIn(s.namespace(k)), since: now}
-	e.turn.of, e.arrival.of = e, e
+	e.turn.Of, e.arrival.Of = e, e
 	s.queued[k] = e
 	e.in.levels[e.Level].push(e.place(), &e.turn)
-	e.in.arrived.append(&e.arrival)
+	e.in.arrived.Append(&e.arrival)
 }
 
 // waitingIn returns the queued keys of a namespace, which is the last one to have a turn if it had none.
@@ -77,11 +79,11 @@ func (s *storage[K]) waitingIn(namespace string) *waiting[K] {
 	if w == nil {
 		if w, s.spare = s.spare, nil; w == nil {
 			w = &waiting[K]{}
-			w.of = w
+			w.Of = w
 		}
 		w.name, w.pops = namespace, 0
 		s.byName[namespace] = w
-		s.turns.append(&w.element)
+		s.turns.Append(&w.Element)
 	}
 	return w
 }
@@ -114,11 +116,11 @@ func (s *storage[K]) Len() int {
 
 // next returns the namespace whose turn it is, which is none that has its half while others wait; nil if no key is queued.
 func (s *storage[K]) next() *waiting[K] {
-	next := s.turns.firstOf(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
+	next := s.turns.FirstOf(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
 	if next == nil {
 		return nil
 	}
-	return next.of
+	return next.Of
 }
 
 // limit says how many keys are processed at a time, zero for any number, and returns how many that is at most: see [shares].
@@ -149,7 +151,7 @@ func (s *storage[K]) longestWait() (longest time.Duration) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, w := range s.byName {
-		longest = max(longest, now.Sub(w.arrived.first.of.since))
+		longest = max(longest, now.Sub(w.arrived.First().Of.since))
 	}
 	return longest
 }
@@ -173,11 +175,11 @@ func (s *storage[K]) Pop() K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.next()
-	s.turns.remove(&w.element)
+	s.turns.Remove(&w.Element)
 	s.shares.take(w.name)
 	e := w.pop()
-	if w.arrived.first != nil {
-		s.turns.append(&w.element)
+	if w.arrived.First() != nil {
+		s.turns.Append(&w.Element)
 	} else {
 		delete(s.byName, w.name)
 		s.spare = w
@@ -189,12 +191,12 @@ func (s *storage[K]) Pop() K {
 // pop takes out the key of the namespace whose turn it is.
 func (w *waiting[K]) pop() (e *entry[K]) {
 	if w.pops++; w.pops%ageingInterval == 0 {
-		e = w.arrived.first.of
+		e = w.arrived.First().Of
 		w.levels[e.Level].remove(&e.turn)
 	} else {
 		e = w.first().pop()
 	}
-	w.arrived.remove(&e.arrival)
+	w.arrived.Remove(&e.arrival)
 	return e
 }
 

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/list"
 )
 
 // place says in which line something waits.
@@ -19,7 +21,7 @@ type Turns[T any] struct{ waiting turns[T] }
 
 // Add puts something at the end of the line of an owner in a namespace.
 func (t *Turns[T]) Add(what T, namespace string, owner types.UID) {
-	t.waiting.push(place{namespace: namespace, owner: owner}, &spot[T]{element: element[T]{of: what}})
+	t.waiting.push(place{namespace: namespace, owner: owner}, &spot[T]{Element: list.Element[T]{Of: what}})
 }
 
 // Next takes out what is next, if anything waits.
@@ -34,14 +36,14 @@ func (t *Turns[T]) Next() (next T, waits bool) {
 // which it began. A line is first come, first served. What one turn costs does not grow with what waits, and with the lines of a namespace it
 // grows like their logarithm. The zero value is empty. It is not safe for concurrent use.
 type turns[T any] struct {
-	namespaces list[*namespace[T]] // that have lines; the first one is next
+	namespaces list.List[*namespace[T]] // that have lines; the first one is next
 	byName     map[string]*namespace[T]
 	lines      map[place]*line[T]
 	ticket     int64 // the last turn that was given to a line
 }
 
 type namespace[T any] struct {
-	element[*namespace[T]]
+	list.Element[*namespace[T]]
 	lines lines[T]
 }
 
@@ -51,16 +53,16 @@ type line[T any] struct {
 	in      *namespace[T]
 	turn    int64 // the line of a namespace that has the lowest one is next
 	at      int   // its index in the lines of the namespace
-	waiting list[T]
+	waiting list.List[T]
 }
 
 // spot is where something waits, so that it can be taken out.
 type spot[T any] struct {
-	element[T]
+	list.Element[T]
 	line *line[T]
 }
 
-func (t *turns[T]) empty() bool { return t.namespaces.first == nil }
+func (t *turns[T]) empty() bool { return t.namespaces.First() == nil }
 
 // push puts what the spot holds at the end of its line.
 func (t *turns[T]) push(p place, s *spot[T]) {
@@ -69,7 +71,7 @@ func (t *turns[T]) push(p place, s *spot[T]) {
 		l = t.open(p)
 	}
 	s.line = l
-	l.waiting.append(&s.element)
+	l.waiting.Append(&s.Element)
 }
 
 // open begins a line.
@@ -80,9 +82,9 @@ func (t *turns[T]) open(p place) *line[T] {
 	n := t.byName[p.namespace]
 	if n == nil {
 		n = &namespace[T]{}
-		n.of = n
+		n.Of = n
 		t.byName[p.namespace] = n
-		t.namespaces.append(&n.element)
+		t.namespaces.Append(&n.Element)
 	}
 	l := &line[T]{place: p, in: n, turn: p.since}
 	t.last(l)
@@ -92,21 +94,21 @@ func (t *turns[T]) open(p place) *line[T] {
 }
 
 // pop takes out what is next. It is called only when there is something.
-func (t *turns[T]) pop() T { return t.popOf(t.namespaces.first.of) }
+func (t *turns[T]) pop() T { return t.popOf(t.namespaces.First().Of) }
 
 // name is that of a namespace that has a line.
 func (n *namespace[T]) name() string { return n.lines[0].namespace }
 
 // popOf takes out what is next in a namespace.
 func (t *turns[T]) popOf(n *namespace[T]) T {
-	t.namespaces.remove(&n.element)
-	t.namespaces.append(&n.element)
+	t.namespaces.Remove(&n.Element)
+	t.namespaces.Append(&n.Element)
 	l := n.lines[0]
 	t.last(l)
 	heap.Fix(&n.lines, 0)
-	next := l.waiting.first
+	next := l.waiting.First()
 	t.leave(l, next)
-	return next.of
+	return next.Of
 }
 
 // last makes a line the last one of its namespace, unless it is of work in progress.
@@ -118,18 +120,18 @@ func (t *turns[T]) last(l *line[T]) {
 }
 
 // remove takes out what waits at the spot. That was nobody's turn.
-func (t *turns[T]) remove(s *spot[T]) { t.leave(s.line, &s.element) }
+func (t *turns[T]) remove(s *spot[T]) { t.leave(s.line, &s.Element) }
 
 // leave takes an element out of a line, and ends the line when it was the last.
-func (t *turns[T]) leave(l *line[T], e *element[T]) {
-	l.waiting.remove(e)
-	if l.waiting.first != nil {
+func (t *turns[T]) leave(l *line[T], e *list.Element[T]) {
+	l.waiting.Remove(e)
+	if l.waiting.First() != nil {
 		return
 	}
 	delete(t.lines, l.place)
 	heap.Remove(&l.in.lines, l.at)
 	if len(l.in.lines) == 0 {
-		t.namespaces.remove(&l.in.element)
+		t.namespaces.Remove(&l.in.Element)
 		delete(t.byName, l.namespace)
 	}
 }
@@ -157,47 +159,4 @@ func (h *lines[T]) Pop() any {
 	(*h)[last] = nil
 	*h = (*h)[:last]
 	return l
-}
-
-// list is a doubly linked list. Its elements are parts of what they stand for, so that a list of many costs little.
-type list[T any] struct{ first, last *element[T] }
-
-// element is in one list at most.
-type element[T any] struct {
-	of             T
-	previous, next *element[T]
-}
-
-// firstOf returns the first of which a function says that it may have its turn, or the first of all if it says so of none; nil of an empty list.
-func (l *list[T]) firstOf(may func(T) bool) *element[T] {
-	for e := l.first; e != nil; e = e.next {
-		if may(e.of) {
-			return e
-		}
-	}
-	return l.first
-}
-
-func (l *list[T]) append(e *element[T]) {
-	e.previous, e.next = l.last, nil
-	if l.last == nil {
-		l.first = e
-	} else {
-		l.last.next = e
-	}
-	l.last = e
-}
-
-func (l *list[T]) remove(e *element[T]) {
-	if e.previous == nil {
-		l.first = e.next
-	} else {
-		e.previous.next = e.next
-	}
-	if e.next == nil {
-		l.last = e.previous
-	} else {
-		e.next.previous = e.previous
-	}
-	e.previous, e.next = nil, nil
 }

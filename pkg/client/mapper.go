@@ -22,6 +22,12 @@ import (
 // kind is not in it.
 const rediscoverAfter = 10 * time.Second
 
+// KindMapper finds out how objects are addressed. [Mapper] does.
+type KindMapper interface {
+	Mapping(ctx context.Context, kind schema.GroupVersionKind) (Mapping, error)
+	MappingFor(ctx context.Context, o runtime.Object) (Mapping, error)
+}
+
 // Mapper finds the mappings of all kinds. What it has discovered is shared by all who ask and kept; when a kind is missing,
 // discovery is asked again, at most once in ten seconds. Meanwhile known kinds are found without delay. A group whose
 // discovery fails, such as that of an aggregated API server that is down, hides no other group.

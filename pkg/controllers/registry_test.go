@@ -9,6 +9,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
@@ -38,10 +39,11 @@ func TestCachesAreOfVersionsThatOlderServersHave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Masks()) < 20 {
-		t.Errorf("only %d kinds", len(p.Masks()))
+	masks := p.(*projection.Projection).Masks()
+	if len(masks) < 20 {
+		t.Errorf("only %d kinds", len(masks))
 	}
-	for kind := range p.Masks() {
+	for kind := range masks {
 		autoscalers := kind.GroupVersion() == autoscalingv2.SchemeGroupVersion && strings.HasPrefix(kind.Kind, "HorizontalPodAutoscaler")
 		if kind.Version != "v1" && !autoscalers {
 			t.Errorf("%s is watched", kind)

@@ -52,7 +52,7 @@ type Step struct {
 	Objects   []json.RawMessage `json:"objects,omitempty"`   // that are created or applied
 	Deleted   []Version         `json:"deleted,omitempty"`   // objects that are deleted
 	Patch     json.RawMessage   `json:"patch,omitempty"`     // what changes
-	Fill      []string          `json:"fill,omitempty"`      // what is put in right before the change is sent, such as a signature
+	Sign      []string          `json:"sign,omitempty"`      // what is put in right before the change is sent, such as a signature
 	Sequences [][]Step          `json:"sequences,omitempty"` // that do not stop one another
 }
 
@@ -96,7 +96,7 @@ func (w *writer) steps(all []plan.Step) []Step {
 		case plan.CreateAll:
 			step.Objects = w.whole(s.Objects...)
 		case plan.Change:
-			step.Fill = s.Fill
+			step.Sign = s.Sign
 			if s.Apply != nil || s.Old == nil {
 				step.Objects = w.whole(s.New)
 			} else {

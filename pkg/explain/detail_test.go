@@ -102,7 +102,7 @@ func example() Detail {
 			plan.Create{Object: created, Count: 2, Why: "replicas are missing"},
 			plan.CreateAll{Objects: []plan.Object{kept}},
 			plan.Change{Old: set, New: after, Subresource: plan.Status, Why: "the number of pods"},
-			plan.Change{Old: kept, New: filled, Fill: []string{"token"}},
+			plan.Change{Old: kept, New: filled, Sign: []string{"token"}},
 			plan.Change{New: set, Apply: &plan.Apply{FieldManager: "me"}},
 			plan.Each{Sequences: [][]plan.Step{
 				{plan.Delete{Objects: []plan.Object{pod("a"), pod("b"), pod("c"), pod("d"), pod("e")}, Why: "too many"}},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/standalone-kcm/controller-manager/internal/list"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -24,16 +25,22 @@ type Records struct {
 
 	mu      sync.Mutex
 	keys    map[plan.Key]*kept
-	last    chain // the last records of all keys, the oldest first
-	earlier chain // all records before these, the oldest first
+	last    list.List[*kept] // the last records of all keys, the oldest first
+	earlier list.List[*kept] // all records before these, the oldest first
 }
 
 // kept is a record with its place among the others.
 type kept struct {
 	Record
-	key        plan.Key
-	before     *kept // the record of the same key before this one
-	prev, next *kept // in the chain
+	key    plan.Key
+	before *kept // the record of the same key before this one
+	place  list.Element[*kept]
+}
+
+func keptOf(key plan.Key, before *kept) *kept {
+	k := &kept{key: key, before: before}
+	k.place.Of = k
+	return k
 }
 
 // Entry is a key with its last record.
@@ -104,24 +111,24 @@ func (r *Records) Put(key plan.Key, rec Record) {
 	case rec.silent() && (k == nil || !k.failing()):
 		return
 	case k == nil:
-		k = &kept{key: key}
+		k = keptOf(key, nil)
 		r.keys[key] = k
 	case k.alike(&rec):
 		rec.Alike, rec.Since = k.Alike+1, k.Since
 		if rec.Since.IsZero() {
 			rec.Since = k.Time
 		}
-		r.last.remove(k)
+		r.last.Remove(&k.place)
 	case k.Waiting != "":
-		r.last.remove(k)
+		r.last.Remove(&k.place)
 	default:
-		r.last.remove(k)
-		r.earlier.add(k)
-		k = &kept{key: key, before: k}
+		r.last.Remove(&k.place)
+		r.earlier.Append(&k.place)
+		k = keptOf(key, k)
 		r.keys[key] = k
 	}
 	k.Record = rec
-	r.last.add(k)
+	r.last.Append(&k.place)
 	r.shrink(k)
 }
 
@@ -134,17 +141,17 @@ func (r *Records) shrink(k *kept) {
 	if n > mostOfKey {
 		r.drop(oldest)
 	}
-	if r.earlier.n > mostEarlier {
-		r.drop(r.earlier.first)
+	if r.earlier.Len() > mostEarlier {
+		r.drop(r.earlier.First().Of)
 	}
 	if len(r.keys) > mostKeys {
-		r.forget(r.last.first.key)
+		r.forget(r.last.First().Of.key)
 	}
 }
 
 // drop drops the oldest record of a key, which is not its last one.
 func (r *Records) drop(oldest *kept) {
-	r.earlier.remove(oldest)
+	r.earlier.Remove(&oldest.place)
 	k := r.keys[oldest.key]
 	for k.before != oldest {
 		k = k.before
@@ -165,9 +172,9 @@ func (r *Records) forget(key plan.Key) {
 		return
 	}
 	delete(r.keys, key)
-	r.last.remove(k)
+	r.last.Remove(&k.place)
 	for k = k.before; k != nil; k = k.before {
-		r.earlier.remove(k)
+		r.earlier.Remove(&k.place)
 	}
 }
 
@@ -175,37 +182,5 @@ func (r *Records) forget(key plan.Key) {
 func (r *Records) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.last, r.earlier = map[plan.Key]*kept{}, chain{}, chain{}
-}
-
-// chain is a list of records in the order of time.
-type chain struct {
-	first, end *kept
-	n          int
-}
-
-func (c *chain) add(k *kept) {
-	k.prev, k.next = c.end, nil
-	if c.end == nil {
-		c.first = k
-	} else {
-		c.end.next = k
-	}
-	c.end = k
-	c.n++
-}
-
-func (c *chain) remove(k *kept) {
-	if k.prev == nil {
-		c.first = k.next
-	} else {
-		k.prev.next = k.next
-	}
-	if k.next == nil {
-		c.end = k.prev
-	} else {
-		k.next.prev = k.prev
-	}
-	k.prev, k.next = nil, nil
-	c.n--
+	r.keys, r.last, r.earlier = map[plan.Key]*kept{}, list.List[*kept]{}, list.List[*kept]{}
 }

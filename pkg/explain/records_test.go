@@ -115,8 +115,8 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		}
-		if earlier > mostEarlier || earlier != r.earlier.n || r.last.n != len(r.keys) || len(r.keys) != len(put) {
-			t.Fatalf("%d records before the last ones, %d counted, of %d keys, %d of %d", earlier, r.earlier.n, len(r.keys), r.last.n, len(put))
+		if earlier > mostEarlier || earlier != r.earlier.Len() || r.last.Len() != len(r.keys) || len(r.keys) != len(put) {
+			t.Fatalf("%d records before the last ones, %d counted, of %d keys, %d of %d", earlier, r.earlier.Len(), len(r.keys), r.last.Len(), len(put))
 		}
 	})
 }

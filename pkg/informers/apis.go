@@ -42,20 +42,9 @@ func (f *Factory) of(resource schema.GroupVersionResource) informers.SharedInfor
 	return f.all.factories[which{f.selector, true}]
 }
 
-// gated returns the informer as one whose API may be missing, if it is one.
-func (f *Factory) gated(resource schema.GroupVersionResource, informer cache.SharedIndexInformer) cache.SharedIndexInformer {
-	if gate := f.gate(resource); gate != nil {
-		return apis.Informer{SharedIndexInformer: informer, Gate: gate, Optional: slices.Contains(f.uses, resource)}
-	}
-	return informer
-}
-
 // Missing reports whether the API server does not serve the kind, as far as is known. The cache is then empty, or holds what it did when the
 // API was served last. It is always false of kinds that no controller declares that it needs or uses.
-func (s Store[T]) Missing() bool {
-	of, ok := s.informer.(apis.Informer)
-	return ok && of.Missing()
-}
+func (s Store[T]) Missing() bool { return s.gate.Missing() }
 
 // waitForGated waits for the caches of APIs that may be missing, but are not. It returns false if ctx ends before.
 func (f *Factory) waitForGated(ctx context.Context) bool {

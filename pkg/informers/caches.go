@@ -47,9 +47,15 @@ func (s OwnedStore[T]) OrphansIn(namespace string) []T {
 }
 
 // Store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written to.
-type Store[T metav1.Object] struct {
+type Store[T metav1.Object] struct{ cached }
+
+// cached is what is known of a cache, whatever the type of its objects.
+type cached struct {
 	kind     schema.GroupVersionKind
 	informer cache.SharedIndexInformer
+	safe     panics.Informer // the same, whether or not its API is missing
+	gate     *apis.Gate      // nil if the API is not one that may be missing
+	optional bool            // who asked for the cache works without the API
 }
 
 // MetadataOnly is the path of a controller that reads of a kind nothing but what is always kept, see [Objects].
@@ -67,11 +73,11 @@ func Objects[T apiObject](f *Factory, paths ...string) (Store[T], error) {
 }
 
 func objects[T apiObject](f *Factory, indexers cache.Indexers, paths []string) (Store[T], error) {
-	kind, informer, err := informerOf[T](f, paths)
+	made, err := informerOf[T](f, paths)
 	if err != nil {
 		return Store[T]{}, err
 	}
-	return newStore[T](kind, informer, indexers)
+	return newStore[T](made, indexers)
 }
 
 // OwnedObjects returns the same cache as [Objects], with indexes by controlling owner.
@@ -113,7 +119,7 @@ type apiObject interface {
 
 // informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by [listwatch.NewClient]
 // it retries.
-func informerOf[T apiObject](f *Factory, paths []string) (schema.GroupVersionKind, cache.SharedIndexInformer, error) {
+func informerOf[T apiObject](f *Factory, paths []string) (cached, error) {
 	var none T
 	example := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)
 	if _, ok := any(example).(*corev1.Pod); ok {
@@ -121,21 +127,21 @@ func informerOf[T apiObject](f *Factory, paths []string) (schema.GroupVersionKin
 	}
 	kind, resource, err := f.kindOf(example)
 	if err != nil {
-		return kind, nil, err
+		return cached{}, err
 	}
 	if err := f.ask(kind, resource, projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind: paths}}); err != nil {
-		return kind, nil, err
+		return cached{}, err
 	}
-	return kind, f.gated(resource, f.informer(kind, resource, example)), nil
+	return f.informer(kind, resource, example), nil
 }
 
-// informer returns the informer of a kind, and makes it if there is none.
-func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVersionResource, example runtime.Object) cache.SharedIndexInformer {
+// informer returns the cache of a kind, and makes its informer if there is none.
+func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVersionResource, example runtime.Object) cached {
 	client := f.all.client
 	if client == nil {
 		if generic, err := f.ForResource(resource); err == nil {
-			_ = generic.Informer()                               // makes the informer, and returns another wrapper of it each time
-			return f.note(resource, f.InformerFor(example, nil)) // the one that was made
+			_ = generic.Informer()                                     // makes the informer, and returns another wrapper of it each time
+			return f.note(kind, resource, f.InformerFor(example, nil)) // the one that was made
 		}
 	}
 	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
@@ -153,12 +159,13 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 	})
-	return f.note(resource, informer)
+	return f.note(kind, resource, informer)
 }
 
 // newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the conflict that
 // the second one causes is ignored.
-func newStore[T metav1.Object](kind schema.GroupVersionKind, informer cache.SharedIndexInformer, indexers cache.Indexers) (Store[T], error) {
+func newStore[T metav1.Object](of cached, indexers cache.Indexers) (Store[T], error) {
+	informer := of.informer
 	for name, index := range indexers {
 		err := informer.AddIndexers(cache.Indexers{name: index})
 		if err == nil {
@@ -169,7 +176,7 @@ func newStore[T metav1.Object](kind schema.GroupVersionKind, informer cache.Shar
 		}
 	}
 	_ = listwatch.SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
-	return Store[T]{kind, informer}, nil
+	return Store[T]{of}, nil
 }
 
 // Kind is the kind of the objects.
@@ -216,13 +223,7 @@ func (s Store[T]) by(index, namespace, value string) []T {
 
 // mustBeSound panics if the index lacks an object of the namespace, see [panics.Informer]: it ends at who looks, as with [mustFind].
 func (s Store[T]) mustBeSound(index, namespace string) {
-	informer := s.informer
-	if gated, ok := informer.(apis.Informer); ok {
-		informer = gated.SharedIndexInformer
-	}
-	if safe, ok := informer.(panics.Informer); ok {
-		mustFind(0, safe.Sound(index, namespace))
-	}
+	mustFind(0, s.safe.Sound(index, namespace))
 }
 
 // selectingObjects returns the same cache as [Objects], with an index by selector, see [selectors.IndexFunc].

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
@@ -207,7 +208,8 @@ func TestMissingIndexPanics(t *testing.T) {
 		}
 	}()
 	f := NewFactory(fake.NewClientset(), 0)
-	OwnedStore[*corev1.Pod]{Store[*corev1.Pod]{informer: f.Core().V1().Pods().Informer()}}.OwnedBy("shop", "x")
+	pods := f.Core().V1().Pods().Informer()
+	OwnedStore[*corev1.Pod]{Store[*corev1.Pod]{cached{informer: pods, safe: panics.NewInformer(pods)}}}.OwnedBy("shop", "x")
 }
 
 // What has no business in a cache is not found and does no harm.

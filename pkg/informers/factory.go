@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,7 +23,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/podcache"
@@ -42,11 +46,13 @@ type Factory struct {
 
 // all is what the factories of all selectors have in common.
 type all struct {
-	client *listwatch.Client // that decodes in part; nil if the client is another one
-	build  func(selector string) informers.SharedInformerFactory
-	custom *listwatch.Custom      // the kinds that are not built in; nil for none
-	named  sync.Map               // by resource, of all selectors: metrics tell informers apart by nothing else
-	labels selectors.LabelIndexes // of pods
+	client      *listwatch.Client // that decodes in part; nil if the client is another one
+	build       func(selector string) informers.SharedInformerFactory
+	custom      *listwatch.Custom             // the kinds that are not built in; nil for none
+	compactPods atomic.Pointer[cache.Indexer] // what the cache of pods stores; nil if it stores them as they are
+	fallback    sync.Once                     // logs that there is no client
+	named       sync.Map                      // by resource, of all selectors: metrics tell informers apart by nothing else
+	labels      selectors.LabelIndexes        // of pods
 
 	mu        sync.Mutex
 	factories map[which]informers.SharedInformerFactory
@@ -65,8 +71,8 @@ type which struct {
 }
 
 // NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
-// are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
-// managedFields.
+// are decoded, and lists and watches that fail are retried within seconds. Of other clients, such as fakes, whole objects are kept
+// but for managedFields, and a line of the log says so.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
 	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]CacheStatus{},
 		safe: map[cache.SharedIndexInformer]panics.Informer{}}
@@ -156,24 +162,28 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	return nil
 }
 
-// note remembers a cache, for [CacheStatuses], and returns its informer as all use it: a panic of what they give it
-// ends at one object.
-func (f *Factory) note(resource schema.GroupVersionResource, made cache.SharedIndexInformer) cache.SharedIndexInformer {
+// note remembers a cache, for [CacheStatuses], and returns it with its informer as all use it: a panic of what they give it ends at one
+// object, and it is not synced while its API is missing.
+func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersionResource, made cache.SharedIndexInformer) cached {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()
 	of := cacheName(name, f.selector)
 	gate := f.gate(resource)
-	informer, known := f.all.safe[made]
+	safe, known := f.all.safe[made]
 	if !known {
-		informer = panics.NewInformer(made)
-		f.all.safe[made] = informer
+		safe = panics.NewInformer(made)
+		f.all.safe[made] = safe
+	}
+	c := cached{kind: kind, informer: safe, safe: safe, gate: gate, optional: gate != nil && slices.Contains(f.uses, resource)}
+	if gate != nil {
+		c.informer = apis.Informer{SharedIndexInformer: safe, Gate: gate}
 	}
 	f.all.caches[of] = CacheStatus{
-		Resource: name, Name: of, Informer: f.gated(resource, informer), gate: gate, version: resource.Version,
+		Resource: name, Name: of, Informer: c.informer, gate: gate, version: resource.Version,
 		waited: f.all.caches[of].waited || gate != nil && !f.mayLack(resource),
 	}
-	return informer
+	return c
 }
 
 // identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the
@@ -185,8 +195,18 @@ func (f *Factory) identity(resource schema.GroupVersionResource) cache.InformerN
 	return f.InformerName().WithResource(resource)
 }
 
+// Projection is what caches keep of objects: the fields that controllers read.
+type Projection interface {
+	// Project returns what is kept of an object. It does not write to the object.
+	Project(o runtime.Object) (runtime.Object, error)
+	// ProjectPod returns what is kept of a pod.
+	ProjectPod(whole *corev1.Pod) *corev1.Pod
+	// Transform is the cache.TransformFunc of the caches: it may write to the object.
+	Transform(o any) (any, error)
+}
+
 // Projection returns what the caches keep: the fields that were asked for.
-func (f *Factory) Projection() (*projection.Projection, error) {
+func (f *Factory) Projection() (Projection, error) {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	return projection.New(f.all.fields...)
@@ -246,6 +266,11 @@ func (f *Factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextF
 
 // StartWithContext implements informers.SharedInformerFactory. It starts the informers of all selectors.
 func (f *Factory) StartWithContext(ctx context.Context) {
+	if f.all.client == nil {
+		f.all.fallback.Do(func() {
+			klog.FromContext(ctx).Info("Caches keep whole objects: the client is not that of a manager, which decodes them in part")
+		})
+	}
 	for _, one := range f.all.start() {
 		one.StartWithContext(ctx)
 	}

@@ -49,6 +49,7 @@ type NodePodCache struct{ Store[*corev1.Pod] }
 type LabeledPodCache struct {
 	Store[*corev1.Pod]
 	indexes *selectors.LabelIndexes
+	stored  cache.Indexer // of the pods as they are stored, see [podcache.Expanded]: a lookup need not expand all of them
 }
 
 // EndingPodCache finds pods by their nodes, those that have finished, and those that are being deleted.
@@ -95,30 +96,32 @@ func podStore(f *Factory, indexers cache.Indexers, reads []PodFields) (Store[*co
 	if len(reads) == 0 {
 		reads = []PodFields{{}}
 	}
-	kind, informer, err := podInformer(f, reads...)
+	made, err := podInformer(f, reads...)
 	if err != nil {
 		return Store[*corev1.Pod]{}, err
 	}
-	return newStore[*corev1.Pod](kind, informer, indexers)
+	return newStore[*corev1.Pod](made, indexers)
 }
 
-// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
+// podInformer returns the factory's cache of pods, whose informer f.Core().V1().Pods() has, too. With a client made by
 // [listwatch.NewClient] it projects pods while it decodes them.
-func podInformer(f *Factory, reads ...PodFields) (schema.GroupVersionKind, cache.SharedIndexInformer, error) {
+func podInformer(f *Factory, reads ...PodFields) (cached, error) {
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	for _, one := range reads {
 		if err := f.ask(kind, resource, one.projected()); err != nil {
-			return kind, nil, err
+			return cached{}, err
 		}
 	}
 	client := f.all.client
 	if client == nil || f.selector != "" {
-		return kind, f.informer(kind, resource, &corev1.Pod{}), nil
+		return f.informer(kind, resource, &corev1.Pod{}), nil
 	}
 	informer := f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return podcache.NewInformer(client, f.identity(resource), resync)
+		made, stored := podcache.NewInformer(client, f.identity(resource), resync)
+		f.all.compactPods.Store(&stored)
+		return made
 	})
-	return kind, f.note(resource, informer), nil
+	return f.note(kind, resource, informer), nil
 }
 
 // PodsByNode returns the same cache of pods, with an index by node, under the same terms.
@@ -165,7 +168,14 @@ func claimsOf(o any) (claims []string, err error) {
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
 	s, err := podStore(f, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, reads)
-	return LabeledPodCache{s, &f.all.labels}, err
+	if err != nil {
+		return LabeledPodCache{}, err
+	}
+	stored := s.informer.GetIndexer()
+	if compact := f.all.compactPods.Load(); compact != nil && f.selector == "" {
+		stored = *compact
+	}
+	return LabeledPodCache{s, &f.all.labels, stored}, nil
 }
 
 // OnNode returns the pods that are assigned to the node.
@@ -212,7 +222,7 @@ func nodeOf(o any) ([]string, error) {
 // there is an index for each set of keys that a selector has had, so a lookup does not go through all pods.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
 	c.mustBeSound("", namespace)
-	found := mustFind(c.indexes.Find(podcache.Stored(c.informer.GetIndexer()), c.informer.AddIndexers, namespace, selector))
+	found := mustFind(c.indexes.Find(c.stored, c.informer.AddIndexers, namespace, selector))
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {
 		if p, ok := podcache.Expanded(o).(*corev1.Pod); ok {

@@ -3,7 +3,6 @@ package informers
 import (
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -15,8 +14,8 @@ type WatchOption func(*reconcile.Watch)
 // [Owners] are what it mostly is. It must be quick.
 func (s Store[T]) Watch(enqueues func(before, after plan.Object) []plan.Key, options ...WatchOption) reconcile.Watch {
 	w := reconcile.Watch{Kind: s.kind, Informer: s.informer, Enqueues: enqueues}
-	if of, ok := s.informer.(apis.Informer); ok && of.Optional {
-		w.Missing = of.Missing
+	if s.optional {
+		w.Missing = s.gate.Missing
 	}
 	for _, change := range options {
 		change(&w)

@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,10 +56,10 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	var broken []error
 	for _, entry := range rootFirst(o.Controllers) {
 		if !m.on(entry) {
-			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name)
+			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name)
 			m.noteOff(entry, o.Off[entry.Name])
 			entry.Needs, entry.Uses = nil, nil
-			if entry.Init = entry.Off; entry.Init == nil {
+			if entry.Init = entry.Instead; entry.Init == nil {
 				continue
 			}
 		}
@@ -160,7 +161,7 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: m.clock,
+		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: reconcile.ClockOf(m.clock.Now),
 	}
 	return nil
 }
@@ -195,12 +196,15 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 		access.Hooks = m.Hooks(entry.Name)
 	}
 	runner, err := entry.Init(m.contextOf(built, own, access))
-	if reason, ok := Skipped(err); ok {
-		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason)
-		m.noteOff(entry, reason)
+	var off Off
+	switch {
+	case errors.As(err, &off):
+		klog.FromContext(ctx).Info(cmp.Or(off.Log, "Warning: skipping controller"), "controller", entry.Name, "reason", off.Why)
+		m.noteOff(entry, off.Why)
 		return nil
-	}
-	if err != nil || runner == nil {
+	case err == nil && runner == nil && m.on(entry):
+		return errors.New("Init returned nothing to run, and no Off that says why")
+	case err != nil || runner == nil:
 		return err
 	}
 	built.Runner = runner

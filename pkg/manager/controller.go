@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,22 +22,17 @@ type Runner interface {
 }
 
 // InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet. The error
-// may be [Skip].
+// may be an [Off].
 type InitFunc func(Context) (Runner, error)
 
-// Skip returns an error with which an [InitFunc] says that the controller is not to run, and why. It is no failure (REG-61).
-func Skip(reason string) error { return skipped(reason) }
-
-// Skipped tells whether an error is from [Skip], and the reason.
-func Skipped(err error) (reason string, ok bool) {
-	var s skipped
-	ok = errors.As(err, &s)
-	return string(s), ok
+// Off is the error with which an [InitFunc] says that the controller does not run, and why. It is no failure (REG-61).
+type Off struct {
+	Why string
+	Log string // the line of the log that says so; empty for the usual one
 }
 
-type skipped string
-
-func (s skipped) Error() string { return string(s) }
+// Error implements error.
+func (o Off) Error() string { return o.Why }
 
 // Controller is an entry of the registry: all that there is to know of a controller but what it does. Its folder has a
 // function that returns a new one.
@@ -53,11 +47,9 @@ type Controller struct {
 	// Beside: a manager beside kube-controller-manager takes it over. Those without it stay in the original by default, because a cluster
 	// needs them to start pods, or because the original has their files.
 	Beside bool
-	// WhyOff is logged when it is off, if --controllers is not what decides that (CLI-56).
-	WhyOff string
 	Init   InitFunc
-	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
-	Off InitFunc
+	// Instead builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
+	Instead InitFunc
 	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without flags, and of no
 	// account for programs that have no command line.
 	Flags Flags

@@ -14,7 +14,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -102,7 +101,7 @@ func (m *Manager) WaitUntilRunning(ctx context.Context) error {
 func (m *Manager) Component() string { return m.options.Component }
 
 // Projection returns what the caches keep: the fields that controllers have asked for.
-func (m *Manager) Projection() (*projection.Projection, error) {
+func (m *Manager) Projection() (informers.Projection, error) {
 	return m.current.Load().informers.Projection()
 }
 

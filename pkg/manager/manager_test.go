@@ -364,17 +364,19 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
 	var order []string
 	entry := func(name string, root bool, runner Runner) Controller {
-		return Controller{Name: name, Account: name, Root: root, WhyOff: "no key", Init: func(Context) (Runner, error) {
+		return Controller{Name: name, Account: name, Root: root, Init: func(Context) (Runner, error) {
 			order = append(order, name)
 			if runner == nil {
-				return nil, Skip("no file")
+				return nil, Off{Why: "no file"}
 			}
 			return runner, nil
 		}}
 	}
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	o := options(entry("a", false, fakeWorker{}), entry("b", false, nil), entry("token", true, fakeWorker{}), entry("off", true, fakeWorker{}))
-	o.Off, o.Missing, o.Logger = map[string]string{"off": "no key"}, []string{"far"}, log
+	off := entry("off", true, fakeWorker{})
+	unsigned := Controller{Name: "unsigned", Init: func(Context) (Runner, error) { return nil, Off{Why: "see --key", Log: "no key"} }}
+	o := options(entry("a", false, fakeWorker{}), entry("b", false, nil), entry("token", true, fakeWorker{}), off, unsigned)
+	o.Off, o.Missing, o.Logger = map[string]string{"off": "not asked for"}, []string{"far"}, log
 	built, err := New(client, o)
 	if err != nil {
 		t.Fatal(err)
@@ -385,12 +387,12 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 		t.Errorf("built in the order %s", got)
 	}
 	text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
-	for _, want := range []string{`no key controller="off"`, `Warning: skipping controller controller="b" reason="no file"`} {
+	for _, want := range []string{`Warning: controller is disabled controller="off"`, `no key controller="unsigned" reason="see --key"`, `Warning: skipping controller controller="b" reason="no file"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not logged: %s\n%s", want, text)
 		}
 	}
-	want := []OffState{{Name: "off", Reason: "no key"}, {Name: "b", Reason: "no file"}, {Name: "far", Reason: "this build does not have it"}}
+	want := []OffState{{Name: "off", Reason: "not asked for"}, {Name: "b", Reason: "no file"}, {Name: "unsigned", Reason: "see --key"}, {Name: "far", Reason: "this build does not have it"}}
 	if got := m.OffStates(); !slices.Equal(got, want) {
 		t.Errorf("REG-101: %+v", got)
 	}

@@ -23,7 +23,7 @@ type Options struct {
 	// Controllers are what runs. Those of Kubernetes are in the packages below pkg/controllers.
 	Controllers []Controller
 	// Off are those of Controllers that do not run, by name, with the reasons, for a program whose users choose. A controller may have
-	// something to do in its place, see [Controller.Off].
+	// something to do in its place, see [Controller.Instead].
 	Off map[string]string
 	// Scheme has the kinds that are not built in, as of custom resources, and that controllers cache and write as typed objects.
 	Scheme *runtime.Scheme

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +47,35 @@ func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Sele
 		steps = []Step{each}
 	}
 	return mine, steps
+}
+
+// Adopted returns the objects that steps of [Claim] adopt, as they were observed.
+func Adopted(claims []Step) (adopted []Object) {
+	for _, step := range claims {
+		each, _ := step.(Each)
+		for _, sequence := range each.Sequences {
+			if change, ok := sequence[0].(Change); ok && change.Adopt {
+				adopted = append(adopted, change.Old)
+			}
+		}
+	}
+	return adopted
+}
+
+// ErrSelectsAll says that a selector is missing or empty.
+var ErrSelectsAll = errors.New("left alone, selector: it is empty")
+
+// Selector returns the selector with which an owner claims objects. One that is missing or empty is an error: the server refuses it, and
+// whoever got past the server with it shall neither take all objects of the namespace nor lose those of the owner.
+func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(of)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("left alone, selector: %w", err)
+	case of == nil || selector.Empty():
+		return nil, ErrSelectsAll
+	}
+	return selector, nil
 }
 
 func adoptable(owner, o Object) bool {

@@ -6,12 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/internal/executor"
-	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
@@ -21,20 +19,24 @@ import (
 // decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
 // from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
 type Controller[S, D, M any] struct {
-	Name      string   // in logs, and where people ask about a key
-	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
-	Workers   int      // keys that are processed at the same time
-	Kinds     []string // of the objects that keys are named after, for /debug/explain and to verify new objects after a takeover
+	Name      string // in logs, and where people ask about a key
+	QueueName string // of the queue in metrics, which controllers may share; empty for Name
+	Workers   int    // keys that are processed at the same time
 	Watches   []Watch
+	// Explained are the kinds by whose objects people ask for keys, see /debug/explain.
+	Explained []string
+	// Verified are the kinds of which a new object makes its keys unverified after a takeover, as a previous leader may have acted on it. Nil
+	// stands for those of Explained.
+	Verified []string
 
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
 	// once in a reconcile.
 	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
-	// Fill puts in what a [plan.Change] with Fill names, right before it is sent, and returns the change as it is to be sent: to sign is an
+	// Sign puts in what a [plan.Change] with Sign names, right before it is sent, and returns the change as it is to be sent: to sign is an
 	// effect. It leaves the change that it is given alone. It may be nil if no plan has such changes.
-	Fill func(now time.Time, c plan.Change) (plan.Change, error)
+	Sign func(now time.Time, c plan.Change) (plan.Change, error)
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
 	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
 	// to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the decision.
@@ -179,13 +181,48 @@ type Live struct {
 
 // Shared is what all controllers of a process have in common.
 type Shared struct {
-	Tracker *freshness.Tracker
-	Mapper  executor.Mapper
+	Tracker Tracker
+	Mapper  client.KindMapper
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
 	Verifier client.Reader
-	// Clock is what controllers are told the time by. Nil: that of the machine.
-	Clock *clock.Clock
+	Clock    Clock // what controllers are told the time by
+}
+
+// Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an object as it was
+// before another one wrote it.
+type Tracker interface {
+	// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own.
+	BeginTerm()
+	// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
+	Own(o plan.Object) bool
+	// DeletedAmong returns the positions, below n, of those objects that this process has deleted although a cache does not show that yet.
+	DeletedAmong(n int, object func(position int) plan.Object) (positions []int)
+	// Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if there is none.
+	Outdated(kind schema.GroupVersionKind, o plan.Object) (version string)
+	// Lock makes writers of one object take turns. It fails if ctx ends before it is the caller's turn.
+	Lock(ctx context.Context, uid types.UID) (unlock func(), err error)
+	// Wrote remembers the version that the server gave to an object.
+	Wrote(kind schema.GroupVersionKind, o plan.Object)
+	// Deleted remembers that this process has deleted an object.
+	Deleted(kind schema.GroupVersionKind, o plan.Object)
+	// Add makes a store known as a cache of the kind that a controller reads, until it is removed.
+	Add(kind schema.GroupVersionKind, store cache.Store)
+	Remove(kind schema.GroupVersionKind, store cache.Store)
+}
+
+// Clock tells the time. The zero Clock is that of the machine.
+type Clock struct{ now func() time.Time }
+
+// ClockOf returns a clock by which it is what the function returns.
+func ClockOf(now func() time.Time) Clock { return Clock{now} }
+
+// Now returns the time.
+func (c Clock) Now() time.Time {
+	if c.now == nil {
+		return time.Now()
+	}
+	return c.now()
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,

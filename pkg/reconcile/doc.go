@@ -6,7 +6,7 @@
 // A controller fills in a [Controller] and passes it to [New], which returns a runner for the manager:
 //
 //	reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-//		Name: "website", Workers: 2, Kinds: []string{"Website"},
+//		Name: "website", Workers: 2, Explained: []string{"Website"},
 //		Watches: []reconcile.Watch{sites.Watch(informers.Itself)},
 //		Observe: observe,
 //		Plan:    reconcile.PlanOnly(planDeployment),

@@ -15,7 +15,7 @@ import (
 )
 
 // Records returns what the runner remembers of its reconciles.
-func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Records{r.records} }
+func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Records{r.explained} }
 
 // request is what Observe gets for a key of which so much is remembered.
 func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Observed[M, Change]) Request[M] {

@@ -68,7 +68,7 @@ func TestDetailOfAKeyThatFails(t *testing.T) {
 		if last := told[len(told)-1]; last.Failure == nil {
 			t.Errorf("%+v", last)
 		}
-		rec, _ := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"})
+		rec, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"})
 		if rec.Alike == 0 || len(rec.Outcome) != 1 || rec.Outcome[0].Verb != plan.Created || rec.Outcome[0].Error == "" || len(rec.Steps) == 0 || rec.Version == "" {
 			t.Errorf("%+v", rec)
 		}
@@ -88,7 +88,7 @@ func TestNoRecordOfAnObjectThatIsGone(t *testing.T) {
 		w.put("a", 2)
 		w.start()
 		time.Sleep(time.Minute)
-		if rec, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); ok || !gone.Load() {
+		if rec, ok := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); ok || !gone.Load() {
 			t.Errorf("%+v", rec)
 		}
 	})
@@ -103,10 +103,10 @@ func TestRecordsBelongToTheRunner(t *testing.T) {
 		other := New(w.shared, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 		other.begin()
 		defer other.queue.ShutDown()
-		if _, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok {
+		if _, ok := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok {
 			t.Error("the second runner has taken the records of the first")
 		}
-		if _, ok := other.records.Get(plan.Key{Namespace: "ns", Name: "a"}); ok {
+		if _, ok := other.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); ok {
 			t.Error("the second runner has the records of the first")
 		}
 	})

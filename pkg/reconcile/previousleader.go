@@ -71,5 +71,5 @@ func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 // mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
 // a previous leader has written what the caches don't show.
 func (r *Runner[S, D, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
-	return slices.Contains(r.Kinds, w.Kind.Kind) && !p.ShownBy(r.caches)
+	return slices.Contains(r.Verified, w.Kind.Kind) && !p.ShownBy(r.caches)
 }

@@ -25,7 +25,7 @@ var ErrNoReport = errors.New("no report was made")
 
 // run is one reconcile of one key.
 type run[S, D, M any] struct {
-	*Runner[S, D, M]
+	runner *Runner[S, D, M]
 	key    plan.Key
 	state  *keystate.State[M, Change]
 	record explain.Record
@@ -61,7 +61,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("key", key.String())
-	one := &run[S, D, M]{Runner: r, key: key, state: state, record: explain.Record{Time: began}}
+	one := &run[S, D, M]{runner: r, key: key, state: state, record: explain.Record{Time: began}}
 	var err error
 	defer func() {
 		cause := recover()
@@ -81,7 +81,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 
 // do observes, plans, writes and reports.
 func (r *run[S, D, M]) do(ctx context.Context) error {
-	unverified := r.keys.IsUnverified(r.state)
+	unverified := r.runner.keys.IsUnverified(r.state)
 	o, err := r.observe(ctx)
 	if err != nil {
 		return err
@@ -91,18 +91,18 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		return nil
 	}
 	d, p := r.plan(o.Snapshot)
-	if r.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
+	if r.runner.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
 		if o, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
 			return err
 		}
 		d, p = r.plan(o.Snapshot)
 	}
 	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
-	if r.Applied != nil {
-		r.Applied(ctx, o.Snapshot, d, did, reported)
+	if r.runner.Applied != nil {
+		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
 	}
-	if memory, ok := r.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
-		r.keys.Commit(r.state, memory)
+	if memory, ok := r.runner.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
+		r.runner.keys.Commit(r.state, memory)
 	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
 		return did.Err
@@ -111,13 +111,13 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 }
 
 func (r *run[S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
-	return r.Observe(ctx, r.request(r.key, r.record.Time, r.keys.Observed(r.state)))
+	return r.runner.Observe(ctx, r.runner.request(r.key, r.record.Time, r.runner.keys.Observed(r.state)))
 }
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
-	owner := r.owner(s)
-	r.keys.SetOwner(r.state, controllerOf(r.key, owner))
-	d, p := r.Plan(r.record.Time, s)
+	owner := r.runner.ownerOf(s)
+	r.runner.keys.SetOwner(r.state, controllerOf(r.key, owner))
+	d, p := r.runner.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
 	r.record.Why, r.next = p.Why, p.Requeue
 	if owner != nil {
@@ -128,9 +128,9 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
 func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
-	writing := r.executor.Begin(ctx, r.owner(s), &r.state.Barrier)
-	if r.Fill != nil {
-		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
+	writing := r.runner.executor.Begin(ctx, r.runner.ownerOf(s), &r.state.Barrier)
+	if r.runner.Sign != nil {
+		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.runner.Sign(r.record.Time, c) }
 	}
 	defer func() {
 		r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut()
@@ -139,21 +139,21 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
-	if r.Report == nil {
+	if r.runner.Report == nil {
 		return did, reported
 	}
 	if executor.Silent(did.Err) || executor.PutOff(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
 		return did, plan.Outcome{Err: ErrNoReport}
 	}
 	resumed := time.Now()
-	rep := r.Report(r.record.Time, s, d, did)
+	rep := r.runner.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
 	r.next, r.report = plan.Sooner(r.next, rep.Requeue), rep.Requeue
 	r.state.Progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
-	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
+	if wait := r.runner.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
 		r.next, r.report = plan.Sooner(r.next, wait), plan.Sooner(r.report, wait)
 		rep.Steps = nil
 	}
@@ -168,7 +168,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 
 // wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
 func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
-	return !p.Empty() || r.Report != nil && !r.Report(r.record.Time, s, d, plan.Outcome{}).Empty()
+	return !p.Empty() || r.runner.Report != nil && !r.runner.Report(r.record.Time, s, d, plan.Outcome{}).Empty()
 }
 
 // wrote counts the writes, and marks the key as unverified if one was not answered.
@@ -176,7 +176,7 @@ func (r *run[S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
-			r.keys.Unanswered(r.state)
+			r.runner.keys.Unanswered(r.state)
 			return
 		}
 	}
@@ -188,13 +188,13 @@ func (r *run[S, D, M]) waitForCache(a keystate.Admission) {
 	rec.Waiting = a.Missing.Kind
 	rec.Why = "waiting for the cache of " + a.Missing.Kind + " to catch up"
 	r.next = a.Wait
-	if old, ok := r.records.Get(r.key); ok && old.Why != "" {
+	if old, ok := r.runner.explained.Get(r.key); ok && old.Why != "" {
 		rec.Why = old.Why + "; " + rec.Why
 		if old.Waiting != "" {
 			rec.Why = old.Why
 		}
 	}
-	r.stale(groupResource(a.Missing))
+	r.runner.stale(groupResource(a.Missing))
 }
 
 // finish decides when the key is reconciled again, and keeps the record.
@@ -205,23 +205,23 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 		r.lookAgain()
 		r.next = plan.Sooner(r.next, r.left)
 		if rec.Waiting == "" { // to wait is no success
-			r.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
+			r.runner.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
 		}
 		if r.next > 0 {
-			r.enqueueAfter(r.key, r.next)
+			r.runner.enqueueAfter(r.key, r.next)
 		}
 	case executor.Silent(err):
 		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
 		r.next = time.Second
-		r.enqueueAfter(r.key, r.next)
+		r.runner.enqueueAfter(r.key, r.next)
 		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())
 	default:
 		r.retry(logger, err)
 	}
-	r.keys.Release(r.key, r.state, r.cost)
+	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
 	if !r.gone {
-		r.records.Put(r.key, *rec)
+		r.runner.explained.Put(r.key, *rec)
 	}
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 }
@@ -229,7 +229,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 // lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
 func (r *run[S, D, M]) lookAgain() {
 	if r.gained {
-		term, key := r.queue, r.key // the timer may fire when the next term has a queue of its own
+		term, key := r.runner.queue, r.key // the timer may fire when the next term has a queue of its own
 		r.state.LookAfter(vanishedAfter, func() { term.Add(key) })
 	}
 	switch {
@@ -243,19 +243,19 @@ func (r *run[S, D, M]) lookAgain() {
 
 func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
-	r.access.Hooks.retry()
-	rec.Error, rec.Retries = err.Error(), r.keys.Failed(r.state, err)
-	if r.tell != nil && r.keys.FailingFor(r.state) >= tellAfter {
+	r.runner.access.Hooks.retry()
+	rec.Error, rec.Retries = err.Error(), r.runner.keys.Failed(r.state, err)
+	if r.tell != nil && r.runner.keys.FailingFor(r.state) >= tellAfter {
 		r.tell()
 	}
-	r.next = min(r.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
+	r.next = min(r.runner.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
 	if undone := executor.UndoneFor(err); undone > 0 {
 		r.next = undone
 	} else if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
 	r.next = plan.Sooner(r.next, r.report) // what can be told does not wait for what is refused
-	r.enqueueAfter(r.key, r.next)
+	r.runner.enqueueAfter(r.key, r.next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", r.next.String(), "err", err.Error())
 	}
@@ -264,11 +264,11 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 // forget drops all that is remembered of a key whose object is gone.
 func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
-	r.keys.Forget(r.state, wasUnverified)
-	r.records.Forget(r.key)
+	r.runner.keys.Forget(r.state, wasUnverified)
+	r.runner.explained.Forget(r.key)
 }
 
-func (r *Runner[S, D, M]) owner(s S) plan.Object {
+func (r *Runner[S, D, M]) ownerOf(s S) plan.Object {
 	if r.Owner == nil {
 		return nil
 	}

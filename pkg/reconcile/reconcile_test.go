@@ -33,7 +33,7 @@ func TestKeepsPodsAndReports(t *testing.T) {
 		w.put("a", 1)
 		w.settle()
 		w.wantPods(1)
-		if r, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok || r.Why != "content" {
+		if r, ok := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok || r.Why != "content" {
 			t.Errorf("explain: %+v, %v", r, ok)
 		}
 		if e := <-w.events.Events; e != "Normal SuccessfulCreate Created pod: a-2" {

@@ -20,12 +20,12 @@ import (
 // Runner runs one controller.
 type Runner[S, D, M any] struct {
 	Controller[S, D, M]
-	shared   Shared
-	access   Access
-	reader   client.Reader // for Observe; it cannot write
-	caches   freshness.Caches
-	executor *executor.Executor
-	records  *explain.Records
+	shared    Shared
+	access    Access
+	reader    client.Reader // for Observe; it cannot write
+	caches    freshness.Caches
+	executor  *executor.Executor
+	explained *explain.Records
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keystate.States[M, Change]
@@ -40,6 +40,9 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
+	if c.Verified == nil {
+		c.Verified = c.Explained
+	}
 	if c.Remember == nil {
 		c.Remember = IfCarriedOut
 	}
@@ -50,7 +53,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		reader:     client.ReadOnly(access.Client),
 		keys:       keystate.New[M, Change](),
 	}
-	r.records = explain.NewRecords(r.detail)
+	r.explained = explain.NewRecords(r.detail)
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
 		Tracker: shared.Tracker, Written: access.Hooks.Write, Stale: r.stale,
@@ -67,11 +70,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
-	var tracked freshness.Caches
-	for _, w := range r.Watches {
-		r.shared.Tracker.Add(&tracked, w.Kind, w.Informer.GetIndexer())
-	}
-	defer r.shared.Tracker.Remove(tracked)
+	defer r.caches.Tracked(r.shared.Tracker)()
 	defer r.queue.ShutDown()
 	if err := r.waitForCaches(ctx); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (r *Runner[S, D, M]) begin() {
 	defer r.mu.Unlock()
 	r.keys, r.previous = keystate.New[M, Change](), &previousLeader{}
 	r.queue = queue.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
-	r.records.Clear()
+	r.explained.Clear()
 }
 
 // end drops the state of a term, and with it what can only be said of a controller that runs.

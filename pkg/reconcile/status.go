@@ -40,7 +40,7 @@ func (r *Runner[S, D, M]) Statuses() []Status {
 		a = r.queue.Activity()
 	}
 	s := Status{
-		Name: r.Name, Kinds: r.Kinds, Running: a.Running, Key: a.Key, Stuck: a.Stuck,
+		Name: r.Name, Kinds: r.Explained, Running: a.Running, Key: a.Key, Stuck: a.Stuck,
 		Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Writing: r.executor.InFlight(),
 	}
 	s.Debounced, s.Failing = r.keys.Counts()

@@ -176,7 +176,7 @@ func TestFailingKeysAreCounted(t *testing.T) {
 		if s := w.status(); s.Failing != 3 {
 			t.Errorf("%+v", s)
 		}
-		found, total := w.runner.records.Failing(2)
+		found, total := w.runner.explained.Failing(2)
 		if total != 3 || len(found) != 2 || found[0].Key.Name != "a" || found[1].Key.Name != "b" || found[0].Retries < 5 {
 			t.Errorf("%d, %+v", total, found)
 		}
@@ -195,7 +195,7 @@ func TestFailingKeysAreCounted(t *testing.T) {
 		if s := w.status(); s.Failing != 0 {
 			t.Errorf("recovered: %+v", s)
 		}
-		if _, total := w.runner.records.Failing(10); total != 0 {
+		if _, total := w.runner.explained.Failing(10); total != 0 {
 			t.Errorf("%d keys are said to be failing", total)
 		}
 	})

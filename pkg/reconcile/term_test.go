@@ -72,9 +72,9 @@ func TestTimeIsSteady(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		began, machine := time.Now(), time.Duration(0)
 		w.decide = nothing
-		w.shared.Clock = clock.Of(func() time.Time {
+		w.shared.Clock = ClockOf(clock.Of(func() time.Time {
 			return plantest.Monotonic(time.Now().Add(machine), time.Since(began))
-		})
+		}).Now)
 		w.start()
 		w.requests()
 		for _, machine = range []time.Duration{0, time.Hour, -time.Hour} {

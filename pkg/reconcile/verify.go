@@ -34,17 +34,17 @@ func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[
 
 // verify reads live what the caches may lack. Until the caches show it, nothing is written.
 func (r *run[S, D, M]) verify(ctx context.Context, s S) error {
-	if r.verifiable() {
+	if r.runner.verifiable() {
 		var sets []Live
-		if owner := r.owner(s); owner != nil {
+		if owner := r.runner.ownerOf(s); owner != nil {
 			self, err := ownerOnly(owner)
 			if err != nil {
 				return err
 			}
 			sets = append(sets, self)
 		}
-		if r.Live != nil {
-			sets = append(sets, r.Live(s)...)
+		if r.runner.Live != nil {
+			sets = append(sets, r.runner.Live(s)...)
 		}
 		for _, set := range sets {
 			if err := r.compare(ctx, set); err != nil {
@@ -52,8 +52,8 @@ func (r *run[S, D, M]) verify(ctx context.Context, s S) error {
 			}
 		}
 	}
-	r.keys.Verified(r.state)
-	if !r.state.Barrier.Check(r.caches).Open {
+	r.runner.keys.Verified(r.state)
+	if !r.state.Barrier.Check(r.runner.caches).Open {
 		return plan.ErrStale
 	}
 	return nil
@@ -68,7 +68,7 @@ func ownerOnly(owner plan.Object) (Live, error) {
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
 // absence of what does not.
 func (r *run[S, D, M]) compare(ctx context.Context, set Live) error {
-	found, err := r.shared.list(ctx, set.Kind, set.Namespace, set.options())
+	found, err := r.runner.shared.list(ctx, set.Kind, set.Namespace, set.options())
 	if err != nil {
 		return err
 	}

@@ -226,7 +226,7 @@ func (w *world) settle() {
 
 func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy, struct{}, int] {
 	return Controller[toy, struct{}, int]{
-		Name: "toy", Workers: 3, Kinds: []string{"ReplicaSet"},
+		Name: "toy", Workers: 3, Explained: []string{"ReplicaSet"},
 		Watches: []Watch{
 			{Kind: setKind, Informer: sets, Resync: true, Enqueues: itself},
 			{Kind: podKind, Informer: pods, Enqueues: controllerKey},

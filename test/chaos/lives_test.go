@@ -81,7 +81,7 @@ func TestProcessesAreToldApart(t *testing.T) {
 			by(first).Delete(set)
 		}
 		o := runOptions(oracle.Options{Lease: "kube-system/lease"})
-		if found := oracle.Check(&s.History, o, oracle.S13()); (len(found) == 1) != late {
+		if found := oracle.Check(&s.History, o, oracle.NoWriteWithoutLease()); (len(found) == 1) != late {
 			t.Errorf("with a late write %v, S13 sees %v", late, found)
 		}
 	}

@@ -204,7 +204,7 @@ func (r *run) end() *oracle.History {
 	for deadline := time.Now().Add(recovery); ; {
 		r.quiet(restfulness, suite.Patience)
 		h := r.recording.now(r.T)
-		done := len(oracle.Check(h, o, oracle.L1(), oracle.L3()))+len(r.differences(h)) == 0
+		done := len(oracle.Check(h, o, oracle.EndsAtAFixpoint(), oracle.DeploymentsComplete()))+len(r.differences(h)) == 0
 		if done || time.Now().After(deadline) {
 			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, func(string) bool { return true })
 			done = len(r.unsettled) == 0

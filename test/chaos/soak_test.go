@@ -214,7 +214,7 @@ func (s *soak) converge() (unfinished error) {
 			continue
 		}
 		h := s.recording.now(s.T)
-		missing := oracle.Check(h, s.options(h), oracle.L1(), oracle.L3(), oracle.S35())
+		missing := oracle.Check(h, s.options(h), oracle.EndsAtAFixpoint(), oracle.DeploymentsComplete(), oracle.WhatCanBeBoundIsBound())
 		if len(missing) == 0 {
 			return nil
 		}

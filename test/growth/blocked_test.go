@@ -51,7 +51,7 @@ func (b *blocker) controller() manager.Controller {
 
 func (b *blocker) reconciler(claims informers.Store[*corev1.PersistentVolumeClaim]) reconcile.Controller[string, struct{}, struct{}] {
 	return reconcile.Controller[string, struct{}, struct{}]{
-		Name: "blocker", Workers: 1, Kinds: []string{"PersistentVolumeClaim"}, SkipVerification: true,
+		Name: "blocker", Workers: 1, Explained: []string{"PersistentVolumeClaim"}, SkipVerification: true,
 		Watches: []reconcile.Watch{claims.Watch(func(before, after plan.Object) []plan.Key {
 			keys := informers.Itself(before, after)
 			b.at("a handler", keys[0].Name)

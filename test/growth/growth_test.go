@@ -60,7 +60,7 @@ func TestWhatAnObjectCosts(t *testing.T) {
 			}
 			of[kinds[0]] = append(of[kinds[0]], o)
 		}
-		masks := kept.Masks()
+		masks := kept.(*projection.Projection).Masks()
 		for _, kind := range slices.SortedFunc(maps.Keys(masks), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) }) {
 			if strings.HasSuffix(kind.Kind, "List") {
 				continue

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -29,12 +30,12 @@ func TestCachesEqualAFullList(t *testing.T) {
 	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	namespace := c.Namespace(t)
-	projection := must(managertest.Projection(controllers.Registry()...))
+	kept := must(managertest.Projection(controllers.Registry()...)).(*projection.Projection)
 	caches := map[string]informers.PodCache{}
 	for _, encoding := range []string{apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON} {
 		config := rest.CopyConfig(c.RESTConfig)
 		config.ContentType, config.AcceptContentTypes = encoding, encoding+", */*"
-		f := informers.NewFactory(must(listwatch.NewClient(config, projection)), 0)
+		f := informers.NewFactory(must(listwatch.NewClient(config, kept)), 0)
 		caches[encoding] = must(informers.Pods(f))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer f.Shutdown()
@@ -69,7 +70,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 			}
 			for i := range list.Items {
 				p := &list.Items[i]
-				want, got := projection.ProjectPod(p), cached.Get(namespace, p.Name)
+				want, got := kept.ProjectPod(p), cached.Get(namespace, p.Name)
 				if !reflect.DeepEqual(want, got) {
 					return fmt.Errorf("%s: %s (-want +got):\n%s", encoding, p.Name, cmp.Diff(want, got))
 				}

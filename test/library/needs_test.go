@@ -324,7 +324,7 @@ func census() manager.Controller {
 				return []plan.Key{{Namespace: metav1.NamespaceDefault, Name: "census"}}
 			}
 			return reconcile.New(c.Shared, c.Access, reconcile.Controller[seen, struct{}, struct{}]{
-				Name: "census", Workers: 1, Kinds: []string{"ConfigMap"},
+				Name: "census", Workers: 1, Explained: []string{"ConfigMap"},
 				Watches: []reconcile.Watch{maps.Watch(informers.Itself, informers.WithResync), sites.Watch(all)},
 				Observe: func(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[seen, struct{}], err error) {
 					o.Snapshot = seen{maps.Get(r.Key.Namespace, r.Key.Name), "none"}

@@ -85,10 +85,11 @@ func (j *judge) lately(when time.Time, r *revision) bool {
 	return !when.IsZero() && !when.Before(j.outages.of(r.author, "none").before(j.now, j.o.Lag)) // a watch that is late excuses nothing: versions decide, or live reads
 }
 
-// S32: a claim that a manager binds has a volume that is for it, by its uid, and that no other claim says to have; and a volume that a manager
-// takes for a claim was free, or was for that claim already, and the claim has no other one (PV-22, PV-26, PV-34, PV-80). Excused is what
-// others changed within the lag of a manager: each of the four writes is decided by the version of one object alone.
-func S32() Oracle {
+// OneClaimPerVolume is S32: a claim that a manager binds has a volume that is for it, by its uid, and that no other claim says to have; and
+// a volume that a manager takes for a claim was free, or was for that claim already, and the claim has no other one (PV-22, PV-26, PV-34,
+// PV-80). Excused is what others changed within the lag of a manager: each of the four writes is decided by the version of one object
+// alone.
+func OneClaimPerVolume() Oracle {
 	return Oracle{"S32", "a volume has one claim, and a claim one volume", func(j *judge) hooks {
 		b := newBindings()
 		return hooks{before: func(r *revision) {
@@ -152,9 +153,10 @@ func (j *judge) volumeTaken(r *revision, old, v *corev1.PersistentVolume, b *bin
 	}
 }
 
-// S33: a manager says that a volume is Released or Failed, or deletes it, only when no claim with the uid exists that the volume names, or when that claim
-// has another volume (PV-37, PV-39, PV-82). Nothing is excused: whoever has a doubt reads the claim live, and a uid does not come back.
-func S33() Oracle {
+// NoReleaseWhileTheClaimLives is S33: a manager says that a volume is Released or Failed, or deletes it, only when no claim with the uid
+// exists that the volume names, or when that claim has another volume (PV-37, PV-39, PV-82). Nothing is excused: whoever has a doubt reads
+// the claim live, and a uid does not come back.
+func NoReleaseWhileTheClaimLives() Oracle {
 	return Oracle{"S33", "no volume is released while its claim lives", func(j *judge) hooks {
 		b := newBindings()
 		return hooks{before: func(r *revision) {
@@ -181,9 +183,10 @@ func lostClaim(v *corev1.PersistentVolume) bool {
 	return v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed
 }
 
-// S34: of a claim and a volume that name each other, and of which the claim says that it was bound, a manager takes nothing back: the volume stays for
-// the claim and Bound, and the claim stays or becomes Bound (PV-25), also where a backup has brought both. Excused is a volume that others have made or changed within the lag of a manager.
-func S34() Oracle {
+// BindingsLast is S34: of a claim and a volume that name each other, and of which the claim says that it was bound, a manager takes nothing
+// back: the volume stays for the claim and Bound, and the claim stays or becomes Bound (PV-25), also where a backup has brought both.
+// Excused is a volume that others have made or changed within the lag of a manager.
+func BindingsLast() Oracle {
 	return Oracle{"S34", "what is bound stays bound", func(j *judge) hooks {
 		b := newBindings()
 		return hooks{before: func(r *revision) {
@@ -223,10 +226,11 @@ func (j *judge) kept(r *revision, broken bool, edited time.Time, message string)
 	}
 }
 
-// S35: when a manager that binds has come to rest, no claim waits that could be bound, and no volume says what is not so: a claim whose volume is there and
-// is for it is Bound, no free volume fits a claim that waits, a class that makes volumes was asked, a claim without a class has the default one;
-// a volume without a claim is Available, and one whose claim is gone is Released or Failed (PV-15 to PV-22, PV-31, PV-36, PV-37, PV-43, PV-71).
-func S35() Oracle {
+// WhatCanBeBoundIsBound is S35: when a manager that binds has come to rest, no claim waits that could be bound, and no volume says what is
+// not so: a claim whose volume is there and is for it is Bound, no free volume fits a claim that waits, a class that makes volumes was
+// asked, a claim without a class has the default one; a volume without a claim is Available, and one whose claim is gone is Released or
+// Failed (PV-15 to PV-22, PV-31, PV-36, PV-37, PV-43, PV-71).
+func WhatCanBeBoundIsBound() Oracle {
 	return Oracle{"S35", "at rest, what can be bound is bound", func(j *judge) hooks {
 		b := newBindings()
 		return hooks{

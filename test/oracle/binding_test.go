@@ -62,8 +62,8 @@ func (s *scene) pair(claim, volume Object) (c, v Object) {
 	return s.Manager().Edit(c, claimPhase(corev1.ClaimBound)), v
 }
 
-func TestS32(t *testing.T) {
-	run(t, S32(), []history{
+func TestOneClaimPerVolume(t *testing.T) { // S32
+	run(t, OneClaimPerVolume(), []history{
 		{name: "PV-34 a pair", write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }},
 		{name: "PV-22 a volume that is reserved by name", write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v", isFor("a", "")))) }},
 		{name: "PV-44 a volume that a driver has made", write: func(s *scene) {
@@ -113,9 +113,9 @@ func TestS32(t *testing.T) {
 	})
 }
 
-func TestS33(t *testing.T) {
+func TestNoReleaseWhileTheClaimLives(t *testing.T) { // S33
 	begin := func(s *scene) (a, v Object) { return s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }
-	run(t, S33(), []history{
+	run(t, NoReleaseWhileTheClaimLives(), []history{
 		{name: "PV-37 its claim is gone", write: func(s *scene) {
 			a, v := begin(s)
 			s.User().Delete(a)
@@ -152,13 +152,13 @@ func TestS33(t *testing.T) {
 	})
 }
 
-func TestS34(t *testing.T) {
+func TestBindingsLast(t *testing.T) { // S34
 	begin := func(s *scene) (a, v Object) {
 		a, v = s.pair(s.User().Create(wants("a")), s.User().Create(disk("v")))
 		s.Wait(time.Minute)
 		return a, v
 	}
-	run(t, S34(), []history{
+	run(t, BindingsLast(), []history{
 		{name: "nothing happens", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, annotate("x", "y")) }},
 		{name: "PV-24 the claim is Lost", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, claimPhase(corev1.ClaimLost)) }, want: "and says Lost now"},
 		{name: "PV-25 a claim that a backup has brought is Lost", write: func(s *scene) {
@@ -199,7 +199,7 @@ func TestS34(t *testing.T) {
 	})
 }
 
-func TestS35(t *testing.T) {
+func TestWhatCanBeBoundIsBound(t *testing.T) { // S35
 	settled := Options{Settled: true, Unhindered: true, Binds: true}
 	aClass := func(provisioner string, mode storagev1.VolumeBindingMode, annotations ...string) *storagev1.StorageClass {
 		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}}, Provisioner: provisioner, VolumeBindingMode: &mode}
@@ -216,7 +216,7 @@ func TestS35(t *testing.T) {
 		}
 	}
 	same := func(Object) {}
-	run(t, S35(), []history{
+	run(t, WhatCanBeBoundIsBound(), []history{
 		{name: "PV-34 a pair is bound", options: settled, write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }},
 		{name: "PV-31 a volume fits", options: settled, write: both(same), want: "Pending: the volume v is free and fits"},
 		{name: "PV-31 nobody binds", write: both(same)},

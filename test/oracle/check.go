@@ -153,9 +153,15 @@ type hooks struct {
 // All are the oracles that Check can run, S1 to S35, L1 and L3.
 func All() []Oracle {
 	return []Oracle{
-		S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), S28(),
-		S29(), S30(), S31(), S32(), S33(), S34(), S35(),
-		L1(), L3(),
+		NoPodBeyondReplicas(), NoDeletionOfNeededPods(), DeletionsHitTheirPod(), OneLiveController(),
+		NoSurgeBeyondMaxSurge(), DeletionsLeaveEnoughAvailable(), OneReplicaSetPerTemplate(), RecreateWaitsForOldPods(),
+		HistoryIsKept(), StatusesAreConsistent(), EndpointsAreReadyPods(), PodGCFollowsItsRules(), NoWriteWithoutLease(),
+		QuietAtRest(), SlicesHaveEachPodOnce(), OnlyGarbageIsCollected(), NamespacesEndEmpty(), JobsCountEachPodOnce(),
+		NoPodBeyondParallelism(), OneDaemonPodPerNode(), DaemonSetsStayAvailable(), StatefulSetsKeepOrder(),
+		ClaimsFollowRetention(), EvictionsRespectBudgets(), QuotasHold(), OneRangePerNode(), NoEvictionBeforeItsTime(),
+		NoUnknownBeforeTheGracePeriod(), StorageIsProtectedWhileUsed(), OneNodePerExclusiveVolume(), NoDetachWhileUsed(),
+		OneClaimPerVolume(), NoReleaseWhileTheClaimLives(), BindingsLast(), WhatCanBeBoundIsBound(), EndsAtAFixpoint(),
+		DeploymentsComplete(),
 	}
 }
 

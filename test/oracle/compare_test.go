@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestL2Diff(t *testing.T) {
+func TestDiff(t *testing.T) { // L2
 	end := func(edit func(*scene, Object)) []Object {
 		s := newScene()
 		s.version = int64(len(t.Name())) // other uids
@@ -54,7 +54,7 @@ func TestL2Diff(t *testing.T) {
 }
 
 // Of slices, the names and addresses are chance, but not the pods and whether they are ready.
-func TestL2DiffOfSlices(t *testing.T) {
+func TestDiffOfSlices(t *testing.T) { // L2
 	end := func(others int, up bool) []Object {
 		s := newScene()
 		s.n, s.version = others, int64(others)
@@ -77,7 +77,7 @@ func TestL2DiffOfSlices(t *testing.T) {
 }
 
 // Of Jobs and DaemonSets, uids, hashes and the namespace in the names of nodes are chance, but not what has become of them.
-func TestL2DiffOfOtherWorkloads(t *testing.T) {
+func TestDiffOfOtherWorkloads(t *testing.T) { // L2
 	end := func(namespace string, succeeded int32) []Object {
 		labels := func() map[string]string {
 			return map[string]string{batchv1.ControllerUidLabel: namespace + "-uid", "controller-uid": namespace + "-uid", "app": "sum"}
@@ -99,7 +99,7 @@ func TestL2DiffOfOtherWorkloads(t *testing.T) {
 	}
 }
 
-func TestL4AndL5(t *testing.T) {
+func TestRecoveryAndTakeover(t *testing.T) { // L4, L5
 	s := newScene()
 	a, b := s.Manager().As("a"), s.Manager().As("b")
 	lease := a.Create(aLease("one"))

@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// L1: the end of a settled history is a fixpoint (Anvil's "eventually stable reconciliation"): ReplicaSets have their pods, or
-// say that they cannot; Deployments are rolled out, or no step of theirs is possible; statuses tell the truth; Endpoints
-// have the addresses that their Services select; nothing is left to adopt.
-func L1() Oracle {
+// EndsAtAFixpoint is L1: the end of a settled history is a fixpoint (Anvil's "eventually stable reconciliation"): ReplicaSets have their
+// pods, or say that they cannot; Deployments are rolled out, or no step of theirs is possible; statuses tell the truth; Endpoints have the
+// addresses that their Services select; nothing is left to adopt.
+func EndsAtAFixpoint() Oracle {
 	return Oracle{"L1", "the end is a fixpoint", func(j *judge) hooks {
 		return hooks{end: func() {
 			if !j.o.Settled {
@@ -332,10 +332,10 @@ func (w *world) incomplete(d *deployment) string {
 	return ""
 }
 
-// L3: at the end of a settled history each Deployment is complete and says so, or is paused, or has a true condition that
-// says why it is not: timed out, unable to create, still within its deadline, or, when a finished rollout has lost pods, fewer
+// DeploymentsComplete is L3: at the end of a settled history each Deployment is complete and says so, or is paused, or has a true condition
+// that says why it is not: timed out, unable to create, still within its deadline, or, when a finished rollout has lost pods, fewer
 // available than replicas (DEP-67..76).
-func L3() Oracle {
+func DeploymentsComplete() Oracle {
 	return Oracle{"L3", "each Deployment is complete, paused, or says why not", func(j *judge) hooks {
 		return hooks{end: func() {
 			if !j.o.Settled {

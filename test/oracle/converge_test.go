@@ -34,9 +34,9 @@ func ending(s *scene, n int32) {
 	s.Manager().Edit(d, all(status(n, n, n), says(available, "True", "NewReplicaSetAvailable", s.Now)))
 }
 
-func TestL1(t *testing.T) {
+func TestEndsAtAFixpoint(t *testing.T) { // L1
 	settled := Options{Settled: true}
-	run(t, L1(), []history{
+	run(t, EndsAtAFixpoint(), []history{
 		{name: "at rest", write: func(s *scene) { settledScene(s) }, options: settled},
 		{name: "not said to be settled", write: func(s *scene) { s.User().Create(aSet(nil, "a", 1)) }},
 		{name: "a pod is missing", write: func(s *scene) {
@@ -124,7 +124,7 @@ func TestL1(t *testing.T) {
 	})
 }
 
-func TestL3(t *testing.T) {
+func TestDeploymentsComplete(t *testing.T) { // L3
 	settled := Options{Settled: true}
 	stuck := func(reason string, st corev1.ConditionStatus, wait time.Duration) func(*scene) {
 		return func(s *scene) {
@@ -135,7 +135,7 @@ func TestL3(t *testing.T) {
 			s.User().Create(aNode())
 		}
 	}
-	run(t, L3(), []history{
+	run(t, DeploymentsComplete(), []history{
 		{name: "complete", write: func(s *scene) { settledScene(s) }, options: settled},
 		{name: "complete, and says something else", write: func(s *scene) {
 			d, _, _ := settledScene(s)

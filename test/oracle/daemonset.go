@@ -14,10 +14,10 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// S20: the manager creates a pod of a DaemonSet only for a node that has none (DS-30, DS-32). With a surge it may be one beside
-// another that is there, and those that are being deleted do not count (DS-33). A pod that the environment gave to the DaemonSet a moment
-// ago excuses it.
-func S20() Oracle {
+// OneDaemonPodPerNode is S20: the manager creates a pod of a DaemonSet only for a node that has none (DS-30, DS-32). With a surge it may be
+// one beside another that is there, and those that are being deleted do not count (DS-33). A pod that the environment gave to the DaemonSet
+// a moment ago excuses it.
+func OneDaemonPodPerNode() Oracle {
 	return Oracle{"S20", "a DaemonSet creates no pod that a node has", func(j *judge) hooks {
 		t := newDaemonTimes(j.world)
 		return hooks{after: func(r *revision) {
@@ -49,10 +49,11 @@ func S20() Oracle {
 	}}
 }
 
-// S21: when the manager deletes an available pod of a DaemonSet that is the only one on a node that should run it, at least
-// desiredNumberScheduled - maxUnavailable nodes still have an available pod, with a surge all of them (DS-60..63). What the environment
-// took within the lag still counts, what became available within it does not, and of several generations that the manager may act upon the one that allows most.
-func S21() Oracle {
+// DaemonSetsStayAvailable is S21: when the manager deletes an available pod of a DaemonSet that is the only one on a node that should run
+// it, at least desiredNumberScheduled - maxUnavailable nodes still have an available pod, with a surge all of them (DS-60..63). What the
+// environment took within the lag still counts, what became available within it does not, and of several generations that the manager may
+// act upon the one that allows most.
+func DaemonSetsStayAvailable() Oracle {
 	return Oracle{"S21", "a rolling update of a DaemonSet leaves enough pods available", func(j *judge) hooks {
 		t := newDaemonTimes(j.world)
 		return hooks{

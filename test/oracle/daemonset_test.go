@@ -56,8 +56,8 @@ func runOn(node string) func(Object) {
 
 func unreadyNow(o Object) { o.(*corev1.Pod).Status.Conditions[0].Status = corev1.ConditionFalse }
 
-func TestS20(t *testing.T) {
-	run(t, S20(), []history{
+func TestOneDaemonPodPerNode(t *testing.T) { // S20
+	run(t, OneDaemonPodPerNode(), []history{
 		{name: "DS-30 a pod for each node", write: func(s *scene) { s.spread(aDaemonSet(0, 1), "n1", "n2") }},
 		{name: "DS-30 a second one", write: func(s *scene) {
 			d, _ := s.spread(aDaemonSet(0, 1), "n1")
@@ -90,8 +90,8 @@ func TestS20(t *testing.T) {
 	})
 }
 
-func TestS21(t *testing.T) {
-	run(t, S21(), []history{
+func TestDaemonSetsStayAvailable(t *testing.T) { // S21
+	run(t, DaemonSetsStayAvailable(), []history{
 		{name: "DS-61 one of three", write: func(s *scene) {
 			_, pods := s.spread(aDaemonSet(0, 1), "n1", "n2", "n3")
 			s.Manager().Delete(pods[0])

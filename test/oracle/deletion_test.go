@@ -93,7 +93,7 @@ func TestOtherKinds(t *testing.T) {
 		}
 		return pods
 	}
-	run(t, S12(), []history{
+	run(t, PodGCFollowsItsRules(), []history{
 		{name: "podgc deletes a Workflow's pod that no rule names", write: func(s *scene) {
 			otherKinds(s)
 			s.Podgc().Account("pod-garbage-collector").Delete(finished(s)[0])
@@ -127,7 +127,7 @@ func TestDeletionsAreNotExcusedByOtherKinds(t *testing.T) {
 	pods := s.pods(set, 2)
 	otherKinds(s)
 	s.Manager().Account("replicaset-controller").Terminate(pods[0])
-	if found := judged(t, S2(), &s.History, Options{}); len(found) != 1 {
+	if found := judged(t, NoDeletionOfNeededPods(), &s.History, Options{}); len(found) != 1 {
 		t.Errorf("S2 sees %v", found)
 	}
 }

@@ -16,11 +16,11 @@ import (
 // disruptedFor is how long an eviction that the API server has allowed counts although its pod is not being deleted (DIS-22).
 const disruptedFor = 2 * time.Minute
 
-// S24: when the API server allows an eviction (DIS-29), the budget has as many healthy pods left as it asks for (DIS-17 to DIS-18b),
-// counted from the pods and sizes of that moment and not from any status. What a pod loses by itself, or a size gains, excuses for the
-// lag of a manager, and before it while no manager works, as after a crash; evictions never do, since each is in the status from
-// which the next one is taken.
-func S24() Oracle {
+// EvictionsRespectBudgets is S24: when the API server allows an eviction (DIS-29), the budget has as many healthy pods left as it asks for
+// (DIS-17 to DIS-18b), counted from the pods and sizes of that moment and not from any status. What a pod loses by itself, or a size gains,
+// excuses for the lag of a manager, and before it while no manager works, as after a crash; evictions never do, since each is in the status
+// from which the next one is taken.
+func EvictionsRespectBudgets() Oracle {
 	return Oracle{"S24", "evictions leave budgets the healthy pods that they ask for", func(j *judge) hooks {
 		budgets := budgetTimes{world: j.world, all: map[string]*budgetTime{}}
 		return hooks{after: func(r *revision) {

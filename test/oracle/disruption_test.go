@@ -41,14 +41,14 @@ func (s *scene) evict(budget, pod Object) (_, _ Object) {
 	return budget, s.User().Terminate(pod)
 }
 
-func TestS24(t *testing.T) {
+func TestEvictionsRespectBudgets(t *testing.T) { // S24
 	const broken = "leaves 1 healthy pods of the 2 that are asked for"
 	begin := func(s *scene) (budget Object, pods []Object) {
 		pods = s.up(s.User().Create(aSet(nil, "a", 3)), 3)
 		s.Wait(time.Minute)
 		return s.Manager().Edit(s.User().Create(aBudget(1)), allows(1)), pods
 	}
-	run(t, S24(), []history{
+	run(t, EvictionsRespectBudgets(), []history{
 		{name: "one eviction", write: func(s *scene) {
 			b, pods := begin(s)
 			s.evict(b, pods[0])

@@ -54,44 +54,46 @@
 //
 // # Oracles
 //
-//	S1   a ReplicaSet's active pods never exceed its replicas by its own creations
-//	S2   a ReplicaSet deletes no active pod while it has no more than its replicas
-//	S3   each deletion of a pod hits the pod that was meant: a precondition, and an owner
-//	S4   at most one controller; owners are live, in the same namespace, and not being deleted when they adopt
-//	S5   sizes of a Deployment's ReplicaSets never exceed replicas + maxSurge by raising one
-//	S6   deletions leave replicas - maxUnavailable pods available
-//	S7   one ReplicaSet for each Deployment and template; collisionCount counts collisions
-//	S8   Recreate: no new pod before the last old one is gone
-//	S9   revisions never decrease; history is kept as asked, and only old and empty ReplicaSets are removed
-//	S10  observedGeneration is monotonic and at most generation; available <= ready <= replicas
-//	S11  ready addresses are ready pods within a lag; at most 1000; the annotation says if some are left out
-//	S12  podgc removes only what one of its rules names, in the right order
-//	S13  no write by a manager that does not hold the lease
-//	S14  nothing of any kind is written after a time of quiet; no update without a change
-//	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
-//	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
-//	S17  a namespace is released late enough, empty, and after a round that has listed everything; nothing is stored in it afterwards
-//	S18  a Job counts each pod that ends once; the pod keeps its finalizer until then
-//	S19  a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
-//	S20  a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
-//	S21  a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
-//	S22  a StatefulSet has one pod for each identity, creates and deletes them in order, and updates no more than maxUnavailable
-//	S23  claims get the owners that the retention policy names, and none is deleted otherwise
-//	S24  no eviction leaves a budget with fewer healthy pods than it asks for
-//	S25  no object is admitted above the hard limit of a quota, of numbers, resources and storage
-//	S26  no manager gives a node a range of addresses that another node has, or another range than it has
-//	S27  no pod is marked, deleted or evicted for the taints of its node before its time is over
-//	S28  no node is declared Unknown before it has been silent for its grace period
-//	S29  claims of ephemeral volumes belong to their pods; classes, claims and volumes lose their finalizer when nobody uses them
-//	S30  no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation
-//	S31  no volume is detached that its node, which lives, lists or has in use
-//	S32  a volume has one claim, and a claim one volume
-//	S33  no volume is released or deleted while its claim lives
-//	S34  a claim and its volume stay bound to each other
-//	S35  at rest, what can be bound is bound
-//	L1   the end is a fixpoint                        (Options.Settled)
+// What they print begins with their ids, of which each has a function of this package.
+//
+//	S1   NoPodBeyondReplicas: a ReplicaSet's active pods never exceed its replicas by its own creations
+//	S2   NoDeletionOfNeededPods: a ReplicaSet deletes no active pod while it has no more than its replicas
+//	S3   DeletionsHitTheirPod: each deletion of a pod hits the pod that was meant: a precondition, and an owner
+//	S4   OneLiveController: at most one controller; owners are live, in the same namespace, and not being deleted when they adopt
+//	S5   NoSurgeBeyondMaxSurge: sizes of a Deployment's ReplicaSets never exceed replicas + maxSurge by raising one
+//	S6   DeletionsLeaveEnoughAvailable: deletions leave replicas - maxUnavailable pods available
+//	S7   OneReplicaSetPerTemplate: one ReplicaSet for each Deployment and template; collisionCount counts collisions
+//	S8   RecreateWaitsForOldPods: Recreate: no new pod before the last old one is gone
+//	S9   HistoryIsKept: revisions never decrease; history is kept as asked, and only old and empty ReplicaSets are removed
+//	S10  StatusesAreConsistent: observedGeneration is monotonic and at most generation; available <= ready <= replicas
+//	S11  EndpointsAreReadyPods: ready addresses are ready pods within a lag; at most 1000; the annotation says if some are left out
+//	S12  PodGCFollowsItsRules: podgc removes only what one of its rules names, in the right order
+//	S13  NoWriteWithoutLease: no write by a manager that does not hold the lease
+//	S14  QuietAtRest: nothing of any kind is written after a time of quiet; no update without a change
+//	S15  SlicesHaveEachPodOnce: endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
+//	S16  OnlyGarbageIsCollected: the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
+//	S17  NamespacesEndEmpty: a namespace is released late enough, empty, and after a round that has listed everything; nothing is stored in it afterwards
+//	S18  JobsCountEachPodOnce: a Job counts each pod that ends once; the pod keeps its finalizer until then
+//	S19  NoPodBeyondParallelism: a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
+//	S20  OneDaemonPodPerNode: a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
+//	S21  DaemonSetsStayAvailable: a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
+//	S22  StatefulSetsKeepOrder: a StatefulSet has one pod for each identity, creates and deletes them in order, and updates no more than maxUnavailable
+//	S23  ClaimsFollowRetention: claims get the owners that the retention policy names, and none is deleted otherwise
+//	S24  EvictionsRespectBudgets: no eviction leaves a budget with fewer healthy pods than it asks for
+//	S25  QuotasHold: no object is admitted above the hard limit of a quota, of numbers, resources and storage
+//	S26  OneRangePerNode: no manager gives a node a range of addresses that another node has, or another range than it has
+//	S27  NoEvictionBeforeItsTime: no pod is marked, deleted or evicted for the taints of its node before its time is over
+//	S28  NoUnknownBeforeTheGracePeriod: no node is declared Unknown before it has been silent for its grace period
+//	S29  StorageIsProtectedWhileUsed: claims of ephemeral volumes belong to their pods; classes, claims and volumes lose their finalizer when nobody uses them
+//	S30  OneNodePerExclusiveVolume: no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation
+//	S31  NoDetachWhileUsed: no volume is detached that its node, which lives, lists or has in use
+//	S32  OneClaimPerVolume: a volume has one claim, and a claim one volume
+//	S33  NoReleaseWhileTheClaimLives: no volume is released or deleted while its claim lives
+//	S34  BindingsLast: a claim and its volume stay bound to each other
+//	S35  WhatCanBeBoundIsBound: at rest, what can be bound is bound
+//	L1   EndsAtAFixpoint: the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
-//	L3   each Deployment is complete, paused, or says why not   (Options.Settled)
+//	L3   DeploymentsComplete: each Deployment is complete, paused, or says why not   (Options.Settled)
 //	L4   recovery after an outage within a bound      (Recovery)
 //	L5   takeover within a bound                      (Takeover)
 //

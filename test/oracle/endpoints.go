@@ -17,11 +17,11 @@ const maxAddresses = 1000
 
 const overCapacity = "endpoints.kubernetes.io/over-capacity"
 
-// S11: each ready address that the manager writes is, or was within the lag L, a pod that exists under that uid and address,
-// is selected, and ready (EP-10..16); no such address stays longer than L when that has changed. There are at most 1000
-// addresses, and the annotation over-capacity is there if and only if there are more candidates than that (EP-32). What is
-// missing in Endpoints is L1.
-func S11() Oracle {
+// EndpointsAreReadyPods is S11: each ready address that the manager writes is, or was within the lag L, a pod that exists under that uid
+// and address, is selected, and ready (EP-10..16); no such address stays longer than L when that has changed. There are at most 1000
+// addresses, and the annotation over-capacity is there if and only if there are more candidates than that (EP-32). What is missing in
+// Endpoints is L1.
+func EndpointsAreReadyPods() Oracle {
 	return Oracle{"S11", "ready addresses are ready pods", func(j *judge) hooks {
 		e := &addresses{judge: j, pods: map[types.UID][]state[*corev1.Pod]{}, services: map[string][]state[*corev1.Service]{}, users: map[types.UID]map[string]bool{}}
 		return hooks{before: func(*revision) { e.expire(j.now) }, after: e.after, end: func() { e.expire(j.now) }}

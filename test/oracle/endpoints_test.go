@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestS11(t *testing.T) {
+func TestEndpointsAreReadyPods(t *testing.T) { // S11
 	// serving is a Service with a pod that is up and in Endpoints.
 	serving := func(s *scene) (service, pod, endpoints Object) {
 		service = s.User().Create(aService())
@@ -28,7 +28,7 @@ func TestS11(t *testing.T) {
 		}
 		return pods
 	}
-	run(t, S11(), []history{
+	run(t, EndpointsAreReadyPods(), []history{
 		{name: "an address of nobody", write: func(s *scene) {
 			_, pod, _ := serving(s)
 			stranger := pod.DeepCopyObject().(Object)

@@ -20,10 +20,10 @@ const (
 	mirrorController = "endpointslicemirroring-controller.k8s.io"
 )
 
-// S15: in the slices of a Service with a selector, each selected pod with an address is in exactly one slice of each family, and
-// ready if and only if it is (EPS-27..29), within the lag L. A manager writes no slice that is managed by somebody else. Histories
-// without slices of the endpointslice controller are not judged for what is missing, unless Options.Slices says that it runs.
-func S15() Oracle {
+// SlicesHaveEachPodOnce is S15: in the slices of a Service with a selector, each selected pod with an address is in exactly one slice of
+// each family, and ready if and only if it is (EPS-27..29), within the lag L. A manager writes no slice that is managed by somebody else.
+// Histories without slices of the endpointslice controller are not judged for what is missing, unless Options.Slices says that it runs.
+func SlicesHaveEachPodOnce() Oracle {
 	return Oracle{"S15", "endpoint slices show the pods", func(j *judge) hooks {
 		s := &sliceJudge{judge: j, since: map[string]map[string]time.Time{}, dirty: map[string]bool{}}
 		s.judging = j.o.Slices || slices.ContainsFunc(j.revisions, func(r *revision) bool {

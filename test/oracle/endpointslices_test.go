@@ -25,7 +25,7 @@ func aSlice(name, manager string, pods ...Object) *discoveryv1.EndpointSlice {
 	return s
 }
 
-func TestS15(t *testing.T) {
+func TestSlicesHaveEachPodOnce(t *testing.T) { // S15
 	// serving is a Service with two pods that are up, of which a slice has the first n.
 	serving := func(s *scene, n int) (pods []Object, slice Object) {
 		s.User().Create(aService())
@@ -42,7 +42,7 @@ func TestS15(t *testing.T) {
 		s.Wait(d)
 		s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "late"}})
 	}
-	run(t, S15(), []history{
+	run(t, SlicesHaveEachPodOnce(), []history{
 		{name: "all is well", write: func(s *scene) { serving(s, 2); later(s, time.Minute) }},
 		{name: "a pod is missing for too long", write: func(s *scene) { serving(s, 1); later(s, time.Minute) }, want: "is in no slice of family IPv4"},
 		{name: "a pod is missing for a moment", write: func(s *scene) {

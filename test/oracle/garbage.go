@@ -11,15 +11,15 @@ import (
 // collectorAccount is the service account of the garbage collector, and the end of its user agent (GC-1).
 const collectorAccount = "generic-garbage-collector"
 
-// S16: the garbage collector deletes an object only if it has owners, and none of them holds it at that revision: an owner holds it that
-// exists under the uid, kind and name of the reference, in the namespace of the object or in none, and does not wait for its
-// dependents to be deleted (GC-33, GC-43, GC-53). As each deletion names the version that was looked at (GC-39), a late cache is no excuse,
-// and neither is an API that cannot be discovered, listed or read for a while (GC-9, GC-34); only that an owner waited until a
-// moment ago is. No deletion is repeated (GC-28), and each carries the uid as precondition. The finalizers of an owner that is
-// being deleted go last: foregroundDeletion after the dependents that block it (GC-44), orphan after the references of all
-// dependents (GC-47), so that these stay. Dependents that are younger than the lag need not be known. Of kinds that are not
-// recorded, nothing is known. It needs requests; without any it is silent.
-func S16() Oracle {
+// OnlyGarbageIsCollected is S16: the garbage collector deletes an object only if it has owners, and none of them holds it at that revision:
+// an owner holds it that exists under the uid, kind and name of the reference, in the namespace of the object or in none, and does not wait
+// for its dependents to be deleted (GC-33, GC-43, GC-53). As each deletion names the version that was looked at (GC-39), a late cache is no
+// excuse, and neither is an API that cannot be discovered, listed or read for a while (GC-9, GC-34); only that an owner waited until a
+// moment ago is. No deletion is repeated (GC-28), and each carries the uid as precondition. The finalizers of an owner that is being
+// deleted go last: foregroundDeletion after the dependents that block it (GC-44), orphan after the references of all dependents (GC-47), so
+// that these stay. Dependents that are younger than the lag need not be known. Of kinds that are not recorded, nothing is known. It needs
+// requests; without any it is silent.
+func OnlyGarbageIsCollected() Oracle {
 	return Oracle{"S16", "only garbage is collected, and owners go after their dependents", func(j *judge) hooks {
 		c := &collectorJudge{judge: j, dependents: map[identity]map[identity]*dependent{}, waited: map[identity]time.Time{}}
 		c.judgeRequests()

@@ -50,8 +50,8 @@ func doomed(s *scene, finalizer string) (owner, dependent Object) {
 	return s.User().Terminate(s.User().Edit(owner, finalizers(finalizer))), dependent
 }
 
-func TestS16OwnersThatLive(t *testing.T) {
-	run(t, S16(), []history{
+func TestOnlyGarbageIsCollectedOwnersThatLive(t *testing.T) { // S16
+	run(t, OnlyGarbageIsCollected(), []history{
 		{name: "the owner exists (GC-33)", write: func(s *scene) {
 			s.collector().Delete(s.User().Create(aMap("dependent", s.User().Create(aMap("owner")))))
 		}, want: "deleted though its owner ConfigMap/shop/owner"},
@@ -132,7 +132,7 @@ func TestS16OwnersThatLive(t *testing.T) {
 }
 
 // What cannot be seen for a while has not vanished.
-func TestS16GroupsThatVanishGC9(t *testing.T) {
+func TestOnlyGarbageIsCollectedGroupsThatVanishGC9(t *testing.T) { // S16
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	blind := Options{Outages: []Outage{{Interval: Interval{start, start.Add(time.Hour)}, Resource: "deployments"}}}
 	owned := func(s *scene) (d, set Object) {
@@ -142,7 +142,7 @@ func TestS16GroupsThatVanishGC9(t *testing.T) {
 		s.collector().Ask("get", "deployments", "web", 404)
 		return d, set
 	}
-	run(t, S16(), []history{
+	run(t, OnlyGarbageIsCollected(), []history{
 		{name: "a ReplicaSet is deleted while Deployments cannot be found", write: func(s *scene) {
 			_, set := owned(s)
 			s.collector().Delete(set)
@@ -156,7 +156,7 @@ func TestS16GroupsThatVanishGC9(t *testing.T) {
 	})
 }
 
-func TestS16Repetitions(t *testing.T) {
+func TestOnlyGarbageIsCollectedRepetitions(t *testing.T) { // S16
 	// orphan is a ConfigMap without an owner that exists, which somebody's finalizer holds.
 	orphan := func(s *scene) Object {
 		owner := s.User().Create(aMap("owner"))
@@ -170,7 +170,7 @@ func TestS16Repetitions(t *testing.T) {
 		h.Request.ResponseUID, h.Request.UID = dependent.GetUID(), uid
 		h.Ask("delete", "configmaps", dependent.GetName(), 200)
 	}
-	run(t, S16(), []history{
+	run(t, OnlyGarbageIsCollected(), []history{
 		{name: "deleted twice (GC-28)", write: func(s *scene) {
 			dependent := s.collector().Terminate(orphan(s))
 			again(s, dependent, dependent.GetUID())
@@ -218,8 +218,8 @@ func TestS16Repetitions(t *testing.T) {
 	})
 }
 
-func TestS16Orphans(t *testing.T) {
-	run(t, S16(), []history{
+func TestOnlyGarbageIsCollectedOrphans(t *testing.T) { // S16
+	run(t, OnlyGarbageIsCollected(), []history{
 		{name: "deleted with an owner that is deleted without it (GC-47)", write: func(s *scene) {
 			_, dependent := doomed(s, "orphan")
 			s.collector().Delete(dependent)
@@ -281,8 +281,8 @@ func TestS16Orphans(t *testing.T) {
 	})
 }
 
-func TestS16ForegroundGC44(t *testing.T) {
-	run(t, S16(), []history{
+func TestOnlyGarbageIsCollectedForegroundGC44(t *testing.T) { // S16
+	run(t, OnlyGarbageIsCollected(), []history{
 		{name: "the owner goes before a dependent that blocks it", write: func(s *scene) {
 			owner, _ := doomed(s, "foregroundDeletion")
 			s.collector().Release(owner)
@@ -332,17 +332,17 @@ func TestS16ForegroundGC44(t *testing.T) {
 }
 
 // Without requests nobody knows what was the garbage collector's.
-func TestS16WithoutRequests(t *testing.T) {
+func TestOnlyGarbageIsCollectedWithoutRequests(t *testing.T) { // S16
 	s := newScene()
 	s.collector().Delete(s.User().Create(aMap("dependent", s.User().Create(aMap("owner")))))
 	s.Requests = nil
-	if found, counts := CheckAndCount(&s.History, Options{}, S16()); len(found) > 0 || counts["S16"].Judged > 0 {
+	if found, counts := CheckAndCount(&s.History, Options{}, OnlyGarbageIsCollected()); len(found) > 0 || counts["S16"].Judged > 0 {
 		t.Errorf("found %v, counted %v", found, counts)
 	}
 }
 
 // Where no times are known, everything has happened a moment ago.
-func TestS16WithoutTimes(t *testing.T) {
+func TestOnlyGarbageIsCollectedWithoutTimes(t *testing.T) { // S16
 	s := newScene()
 	owner, dependent := doomed(s, "foregroundDeletion")
 	s.User().Terminate(dependent)
@@ -353,7 +353,7 @@ func TestS16WithoutTimes(t *testing.T) {
 	for i := range s.Revisions {
 		s.Revisions[i].When = time.Time{}
 	}
-	for _, v := range judged(t, S16(), &s.History, Options{}) {
+	for _, v := range judged(t, OnlyGarbageIsCollected(), &s.History, Options{}) {
 		t.Error(v)
 	}
 }

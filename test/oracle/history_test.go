@@ -145,7 +145,7 @@ func TestLateBeginning(t *testing.T) {
 	s.pods(set, 2)
 	s.Revisions, s.Requests = s.Revisions[1:], s.Requests[1:]
 	s.Revisions[0].Injected, s.Revisions[1].Injected = true, true
-	if found := Check(&s.History, Options{}, S1()); len(found) != 1 || !strings.Contains(found[0].Message, "now has 4") {
+	if found := Check(&s.History, Options{}, NoPodBeyondReplicas()); len(found) != 1 || !strings.Contains(found[0].Message, "now has 4") {
 		t.Errorf("found %v", found)
 	}
 }
@@ -156,11 +156,11 @@ func TestDeletionsAnsweredWithAStatus(t *testing.T) {
 	s.Manager().Delete(s.pods(set, 1)[0])
 	q := &s.Requests[len(s.Requests)-1]
 	q.Version = 0 // there is no object in the answer, only the uid
-	if found := Check(&s.History, Options{}, S2()); len(found) != 1 {
+	if found := Check(&s.History, Options{}, NoDeletionOfNeededPods()); len(found) != 1 {
 		t.Errorf("found %v", found)
 	}
 	q.ResponseUID = "another"
-	if found := Check(&s.History, Options{}, S2()); len(found) != 0 {
+	if found := Check(&s.History, Options{}, NoDeletionOfNeededPods()); len(found) != 0 {
 		t.Errorf("found %v", found)
 	}
 }
@@ -185,7 +185,7 @@ func TestASecondDeletion(t *testing.T) {
 func TestMost(t *testing.T) {
 	s := newScene()
 	s.pods(s.User().Create(aSet(nil, "a", 1)), 30)
-	found := Check(&s.History, Options{Most: 5}, S1())
+	found := Check(&s.History, Options{Most: 5}, NoPodBeyondReplicas())
 	if len(found) != 5 || !strings.Contains(found[4].Message, "and 24 more of S1") {
 		t.Errorf("found %d: %v", len(found), found[len(found)-1])
 	}

@@ -129,12 +129,12 @@ func indexedJob(j *batchv1.Job) bool {
 // mostListed is how many uids a status may list, so that its size has a bound.
 const mostListed = 500
 
-// S18: the counters of a Job never fall (but for the indexes that a smaller Job no longer has), never count more pods than have ended
-// or were being deleted, and when the Job is over they count each pod that has ended (JOB-40, JOB-44). A pod that has ended loses its
-// finalizer only when the status lists it, or counts its index; but for pods of Jobs that are gone, over or being deleted, of another
-// controller, and for those that a policy or a missing index keeps from being counted (JOB-6, JOB-18, JOB-46, JOB-70). The status lists 500
-// pods at most (JOB-42).
-func S18() Oracle {
+// JobsCountEachPodOnce is S18: the counters of a Job never fall (but for the indexes that a smaller Job no longer has), never count more
+// pods than have ended or were being deleted, and when the Job is over they count each pod that has ended (JOB-40, JOB-44). A pod that has
+// ended loses its finalizer only when the status lists it, or counts its index; but for pods of Jobs that are gone, over or being deleted,
+// of another controller, and for those that a policy or a missing index keeps from being counted (JOB-6, JOB-18, JOB-46, JOB-70). The
+// status lists 500 pods at most (JOB-42).
+func JobsCountEachPodOnce() Oracle {
 	return Oracle{"S18", "each pod of a Job is counted once, and keeps its finalizer until then", func(j *judge) hooks {
 		all := jobs{}
 		return hooks{
@@ -238,9 +238,10 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 	}
 }
 
-// S19: a manager creates no pod for a Job that has as many active pods as its parallelism already, nor for an index that has an active
-// pod, or is completed (JOB-20, JOB-66). A smaller parallelism that is new, and pods that somebody has just given to the Job, excuse it.
-func S19() Oracle {
+// NoPodBeyondParallelism is S19: a manager creates no pod for a Job that has as many active pods as its parallelism already, nor for an
+// index that has an active pod, or is completed (JOB-20, JOB-66). A smaller parallelism that is new, and pods that somebody has just given
+// to the Job, excuse it.
+func NoPodBeyondParallelism() Oracle {
 	return Oracle{"S19", "a Job has no more active pods than its parallelism, and no index twice", func(j *judge) hooks {
 		all := jobs{}
 		return hooks{

@@ -58,8 +58,8 @@ func with(o Object, change func(Object)) Object {
 
 func free(o Object) { o.SetFinalizers(nil) }
 
-func TestS18(t *testing.T) {
-	run(t, S18(), []history{
+func TestJobsCountEachPodOnce(t *testing.T) { // S18
+	run(t, JobsCountEachPodOnce(), []history{
 		{name: "JOB-40 listed, freed, counted", write: func(s *scene) {
 			job := s.User().Create(aJob(1))
 			p := s.User().Edit(s.aPodOf(job, -1), succeed)
@@ -154,8 +154,8 @@ func TestS18(t *testing.T) {
 	})
 }
 
-func TestS19(t *testing.T) {
-	run(t, S19(), []history{
+func TestNoPodBeyondParallelism(t *testing.T) { // S19
+	run(t, NoPodBeyondParallelism(), []history{
 		{name: "JOB-20 as many as parallelism", write: func(s *scene) {
 			job := s.User().Create(aJob(2))
 			s.aPodOf(job, -1)

@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// S13: every write of a manager falls into a time, by versions, in which the lease names that manager's process (LE-14,
-// LE-16). Leases don't fence, so a manager must ask its clock before each write; one that is stopped between the two can
-// still fail this. Nor may the holder write when the lease has expired that it has not renewed, though nobody else has taken it. Who
-// a holder is, is learnt from the request that wrote its name into the lease; see Options.Identity.
-// Without a lease in the history, or without requests, it is silent.
-func S13() Oracle {
+// NoWriteWithoutLease is S13: every write of a manager falls into a time, by versions, in which the lease names that manager's process
+// (LE-14, LE-16). Leases don't fence, so a manager must ask its clock before each write; one that is stopped between the two can still fail
+// this. Nor may the holder write when the lease has expired that it has not renewed, though nobody else has taken it. Who a holder is, is
+// learnt from the request that wrote its name into the lease; see Options.Identity. Without a lease in the history, or without requests, it
+// is silent.
+func NoWriteWithoutLease() Oracle {
 	return Oracle{"S13", "one writer: the holder of the lease", func(j *judge) hooks {
 		elected := false
 		for _, r := range j.revisions {

@@ -23,8 +23,8 @@ func renewed(s *scene, later time.Duration) {
 	a.Create(s.aPod(set))
 }
 
-func TestS13(t *testing.T) {
-	run(t, S13(), []history{
+func TestNoWriteWithoutLease(t *testing.T) { // S13
+	run(t, NoWriteWithoutLease(), []history{
 		{name: "a write by the former holder", write: func(s *scene) {
 			a, b := s.Manager().As("a"), s.Manager().As("b")
 			lease := a.Create(aLease("one"))
@@ -92,7 +92,7 @@ func TestTheLastFinalizerOfWhatOthersDelete(t *testing.T) {
 		s.Requests = slices.DeleteFunc(s.Requests, func(q Request) bool { return q.User == user })
 
 		o := Options{}
-		for _, v := range Check(&s.History, o, S13()) {
+		for _, v := range Check(&s.History, o, NoWriteWithoutLease()) {
 			t.Error(v)
 		}
 		if c := Cover(&s.History, o); len(c.Lost) > 0 || c.Manager[PersistentVolumeClaim] != 1 {

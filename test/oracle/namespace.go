@@ -13,13 +13,13 @@ import (
 // admits is how long after the deletion of a namespace objects may still come into it (NS-4).
 const admits = 5 * time.Second
 
-// S17: a namespace is released no sooner than five seconds after the beginning of its deletion (NS-4), when there is nothing in it
-// (NS-36), and after a round that has listed each kind since the last object went (NS-28). Nothing is stored in it afterwards: a request
-// that was admitted before the deletion may wait for less than these five seconds. Of the objects that went, only those count for the
-// round that an earlier list could show; others may come and go during the round. A release by others is not judged, and of kinds that
-// are not recorded, or that the controller has never listed in the namespace, nothing is known. Without requests for lists, rounds are
-// not judged.
-func S17() Oracle {
+// NamespacesEndEmpty is S17: a namespace is released no sooner than five seconds after the beginning of its deletion (NS-4), when there is
+// nothing in it (NS-36), and after a round that has listed each kind since the last object went (NS-28). Nothing is stored in it
+// afterwards: a request that was admitted before the deletion may wait for less than these five seconds. Of the objects that went, only
+// those count for the round that an earlier list could show; others may come and go during the round. A release by others is not judged,
+// and of kinds that are not recorded, or that the controller has never listed in the namespace, nothing is known. Without requests for
+// lists, rounds are not judged.
+func NamespacesEndEmpty() Oracle {
 	return Oracle{"S17", "a namespace is released late enough, empty, and after a complete round", func(j *judge) hooks {
 		n := &namespaceJudge{judge: j, named: map[string]*tenancy{}, lists: map[string]map[string][]time.Time{}}
 		for _, q := range j.requests {

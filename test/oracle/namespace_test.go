@@ -39,8 +39,8 @@ func (s *scene) release(ns Object) {
 	s.emptier().Edit(ns, func(o Object) { o.(*corev1.Namespace).Spec.Finalizers = nil })
 }
 
-func TestS17(t *testing.T) {
-	run(t, S17(), []history{
+func TestNamespacesEndEmpty(t *testing.T) { // S17
+	run(t, NamespacesEndEmpty(), []history{
 		{name: "NS-28, NS-36 a round has looked at everything after the last object went", write: func(s *scene) {
 			ns, content := aNamespace(s)
 			s.look("pods", "configmaps")

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// S26: a manager gives no node a range that another node has, in whole or in part, and none to a node that has one (IPAM-36, IPAM-60,
-// IPAM-61, IPAM-64). Excused is a range that somebody else has given within the lag of a manager.
-func S26() Oracle {
+// OneRangePerNode is S26: a manager gives no node a range that another node has, in whole or in part, and none to a node that has one
+// (IPAM-36, IPAM-60, IPAM-61, IPAM-64). Excused is a range that somebody else has given within the lag of a manager.
+func OneRangePerNode() Oracle {
 	return Oracle{"S26", "no two nodes share a range of addresses", func(j *judge) hooks {
 		given := map[string]time.Time{} // when somebody else has given a node its ranges, by node
 		return hooks{before: func(r *revision) {

@@ -20,11 +20,11 @@ func withRanges(ranges ...string) func(Object) {
 	}
 }
 
-func TestS26(t *testing.T) {
+func TestOneRangePerNode(t *testing.T) { // S26
 	give := func(s *scene, name string, ranges ...string) Object {
 		return s.Manager().Edit(s.User().Create(freshNode(name)), withRanges(ranges...))
 	}
-	run(t, S26(), []history{
+	run(t, OneRangePerNode(), []history{
 		{name: "each has its own", write: func(s *scene) {
 			give(s, "a", "10.0.1.0/24", "fd00::/64")
 			give(s, "b", "10.0.2.0/24", "fd00:0:0:1::/64")

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// S12: each pod that the manager deletes by force, without grace, is named by a rule of podgc: terminated while there are
-// more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
-// whose node is absent for the grace period and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
-// before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node
-// that came back, or into service, a moment ago does not count as such yet. Other deletions belong to other controllers, whatever
-// owns the pod. It needs requests; without any it is silent.
-func S12() Oracle {
+// PodGCFollowsItsRules is S12: each pod that the manager deletes by force, without grace, is named by a rule of podgc: terminated while
+// there are more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
+// whose node is absent for the grace period and was then found missing by a live read (PGC-8..10, PGC-28). It has finished before it is
+// deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node that came back, or into
+// service, a moment ago does not count as such yet. Other deletions belong to other controllers, whatever owns the pod. It needs requests;
+// without any it is silent.
+func PodGCFollowsItsRules() Oracle {
 	return Oracle{"S12", "podgc removes only what its rules name", func(j *judge) hooks {
 		failed := map[string]bool{} // the pods, by uid, that the manager has made finished
 		nodes := nodeTimes{absent: map[string]time.Time{}, back: map[string]absence{}, repaired: map[string]time.Time{}}

@@ -35,7 +35,7 @@ func repair(o Object) {
 	o.(*corev1.Node).Spec.Taints = nil
 }
 
-func TestS12(t *testing.T) {
+func TestPodGCFollowsItsRules(t *testing.T) { // S12
 	// lost is a pod of a node that is gone, looked for after a time.
 	lost := func(s *scene, wait time.Duration, code int) Object {
 		node := s.User().Create(aNode())
@@ -52,7 +52,7 @@ func TestS12(t *testing.T) {
 		}
 		s.Podgc().Delete(pod)
 	}
-	run(t, S12(), []history{
+	run(t, PodGCFollowsItsRules(), []history{
 		{name: "no rule", write: func(s *scene) {
 			s.User().Create(aNode())
 			s.Podgc().Delete(s.User().Edit(s.up(s.User().Create(aSet(nil, "a", 1)), 1)[0], fail))

@@ -17,14 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// S14: no update leaves the resourceVersion as it was (RS-49, EP-27), unless in an outage, as it may repeat what was done and not answered.
+// QuietAtRest is S14: no update leaves the resourceVersion as it was (RS-49, EP-27), unless in an outage, as it may repeat what was done
+// and not answered.
 // And when nobody else has done anything for Options.Quiet, and what belongs to an object is at its fixpoint (L1), the manager does not
 // write it. L1 knows the fixpoints of ReplicaSets, Deployments and Endpoints; objects of other kinds must not be written when it has
 // been quiet for twice as long. A time of quiet that ends without a write counts as judged, and so does each write in it.
 //
 // Excused are writes that something else has called for than a change that the history shows, see byTheClock; they count as changes.
 // So do writes that were refused: the manager tries again. Renewals of the lease are not looked at.
-func S14() Oracle {
+func QuietAtRest() Oracle {
 	return Oracle{"S14", "quiet when there is nothing to do", func(j *judge) hooks {
 		q := &quietJudge{judge: j, last: epoch, minReady: map[types.UID]time.Duration{}}
 		q.updates()

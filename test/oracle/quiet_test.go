@@ -69,8 +69,8 @@ func detachedAtRest(ready corev1.ConditionStatus) func(*scene) {
 	}
 }
 
-func TestS14(t *testing.T) {
-	run(t, S14(), []history{
+func TestQuietAtRest(t *testing.T) { // S14
+	run(t, QuietAtRest(), []history{
 		{name: "writes at rest", write: func(s *scene) {
 			d, _, _ := settledScene(s)
 			s.Wait(2 * time.Minute)

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// S25: no object is created above the hard limit that admission enforces, which is that of the status (RQ-57). Admission counts on
-// what the status says is used; so when too many are created, somebody has lowered that too far. The oracle counts and sums for itself:
-// pods that have not ended and are not beyond their time (RQ-24), with what their containers ask for (RQ-25, RQ-26), the storage of
-// claims (RQ-29), and the other objects that exist, in the scopes of the quota (RQ-27). A sum is the least that is charged: what else
-// a pod may cost, as overhead, is left out. Excused for the lag of a manager are a limit that was just lowered, a quota that was just
-// made, and a pod that has just come into a scope: a request may have been admitted before. Quotas with other scopes than those of time
-// and quality are not judged.
-func S25() Oracle {
+// QuotasHold is S25: no object is created above the hard limit that admission enforces, which is that of the status (RQ-57). Admission
+// counts on what the status says is used; so when too many are created, somebody has lowered that too far. The oracle counts and sums for
+// itself: pods that have not ended and are not beyond their time (RQ-24), with what their containers ask for (RQ-25, RQ-26), the storage of
+// claims (RQ-29), and the other objects that exist, in the scopes of the quota (RQ-27). A sum is the least that is charged: what else a pod
+// may cost, as overhead, is left out. Excused for the lag of a manager are a limit that was just lowered, a quota that was just made, and a
+// pod that has just come into a scope: a request may have been admitted before. Quotas with other scopes than those of time and quality are
+// not judged.
+func QuotasHold() Oracle {
 	return Oracle{"S25", "nothing is admitted above the limit of a quota", func(j *judge) hooks {
 		c := census{kinds: map[string]map[types.UID]Object{}, quotas: map[string]*limits{}}
 		return hooks{after: func(r *revision) {

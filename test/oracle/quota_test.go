@@ -20,7 +20,7 @@ func usedMaps(hard, used int) func(Object) {
 	}
 }
 
-func TestS25(t *testing.T) {
+func TestQuotasHold(t *testing.T) { // S25
 	const broken = "with it, quota few has 3 of 2 configmaps; its status says that 1 are used"
 	begin := func(s *scene) Object {
 		q := s.Manager().Edit(s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("few"), Spec: corev1.ResourceQuotaSpec{Hard: mapLimit(2)}}), usedMaps(2, 0))
@@ -31,7 +31,7 @@ func TestS25(t *testing.T) {
 		}
 		return q
 	}
-	run(t, S25(), []history{
+	run(t, QuotasHold(), []history{
 		{name: "as many as the limit", write: func(s *scene) { begin(s) }},
 		{name: "RQ-57 the usage is lowered too far", write: func(s *scene) {
 			s.Manager().Edit(begin(s), usedMaps(2, 1))

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// S1: a ReplicaSet whose replicas are constant has at no revision more active pods than that by its own creations; when
-// replicas have changed, no more than the most since the generation that its status has observed (RS-25, RS-40; Anvil's
-// ReplicaSet; Sieve's reference counts). Adopted pods may exceed it, and so may pods that a lower number leaves behind.
-func S1() Oracle {
+// NoPodBeyondReplicas is S1: a ReplicaSet whose replicas are constant has at no revision more active pods than that by its own creations;
+// when replicas have changed, no more than the most since the generation that its status has observed (RS-25, RS-40; Anvil's ReplicaSet;
+// Sieve's reference counts). Adopted pods may exceed it, and so may pods that a lower number leaves behind.
+func NoPodBeyondReplicas() Oracle {
 	return Oracle{"S1", "a ReplicaSet creates no pod beyond its replicas", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			p := j.pods[r.key]
@@ -33,10 +33,10 @@ func S1() Oracle {
 	}}
 }
 
-// S2: a ReplicaSet never deletes an active pod while it has no more active pods than replicas (RS-25, RS-40). Pods that the
-// environment took a moment ago still count until the manager has replaced them: it may not know. What another controller may do,
-// see others, is excused.
-func S2() Oracle {
+// NoDeletionOfNeededPods is S2: a ReplicaSet never deletes an active pod while it has no more active pods than replicas (RS-25, RS-40).
+// Pods that the environment took a moment ago still count until the manager has replaced them: it may not know. What another controller may
+// do, see others, is excused.
+func NoDeletionOfNeededPods() Oracle {
 	return Oracle{"S2", "a ReplicaSet deletes no active pod that it needs", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
 			p := j.pods[r.key]
@@ -59,12 +59,12 @@ func S2() Oracle {
 	}}
 }
 
-// S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request carried a
-// precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a
-// controller that exists or did (of kinds that are not recorded, nothing is known), or had until just before, unless it is
-// deleted by force (podgc, see S12), or by a rule for which it need not have one, see others. Of an owner that never was, the
-// garbage collector has convinced itself with a live read. All pods of a namespace that ends are meant.
-func S3() Oracle {
+// DeletionsHitTheirPod is S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request
+// carried a precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a
+// controller that exists or did (of kinds that are not recorded, nothing is known), or had until just before, unless it is deleted by force
+// (podgc, see S12), or by a rule for which it need not have one, see others. Of an owner that never was, the garbage collector has
+// convinced itself with a live read. All pods of a namespace that ends are meant.
+func DeletionsHitTheirPod() Oracle {
 	return Oracle{"S3", "a deletion hits the pod that was meant", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
 			if r.kind != Pod || !r.manager || !r.deletes() {
@@ -99,11 +99,11 @@ func (j *judge) missed(r *revision, ref metav1.OwnerReference) bool {
 	})
 }
 
-// S4: an object of one of the kinds that controllers make has at most one controller. What the manager adopts or creates gets a controller that exists under that
-// uid and name, in the same namespace; when adopting, one that is not being deleted (RS-14, RS-22, DEP-8). A controller that
-// went away within the lag excuses it. Who adopts has looked at the owner live just before: a cache that was cut off is no
-// excuse for it.
-func S4() Oracle {
+// OneLiveController is S4: an object of one of the kinds that controllers make has at most one controller. What the manager adopts or
+// creates gets a controller that exists under that uid and name, in the same namespace; when adopting, one that is not being deleted
+// (RS-14, RS-22, DEP-8). A controller that went away within the lag excuses it. Who adopts has looked at the owner live just before: a
+// cache that was cut off is no excuse for it.
+func OneLiveController() Oracle {
 	return Oracle{"S4", "controllers are live and there is one", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if r.Type == Deleted || !slices.Contains(dependents, r.kind) {

@@ -25,8 +25,8 @@ func restored(s *scene) {
 	s.pods(set, 1)
 }
 
-func TestS1(t *testing.T) {
-	run(t, S1(), []history{
+func TestNoPodBeyondReplicas(t *testing.T) { // S1
+	run(t, NoPodBeyondReplicas(), []history{
 		{name: "one more than replicas", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 2))
 			s.pods(set, 3)
@@ -94,8 +94,8 @@ func tainted(effect corev1.TaintEffect) *corev1.Node {
 	return n
 }
 
-func TestS2(t *testing.T) {
-	run(t, S2(), []history{
+func TestNoDeletionOfNeededPods(t *testing.T) { // S2
+	run(t, NoDeletionOfNeededPods(), []history{
 		{name: "one that is needed", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 2))
 			s.Manager().Terminate(s.pods(set, 2)[0])
@@ -182,8 +182,8 @@ func TestS2(t *testing.T) {
 
 func orphaned(o Object) { o.SetOwnerReferences(nil) }
 
-func TestS3(t *testing.T) {
-	run(t, S3(), []history{
+func TestDeletionsHitTheirPod(t *testing.T) { // S3
+	run(t, DeletionsHitTheirPod(), []history{
 		{name: "no precondition", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 0))
 			s.Manager().Terminate(s.pods(set, 1)[0])
@@ -256,7 +256,7 @@ func TestS3(t *testing.T) {
 	})
 }
 
-func TestS4(t *testing.T) {
+func TestOneLiveController(t *testing.T) { // S4
 	start := NewScript().Now
 	blind := Options{Outages: []Outage{Blackout(start, start.Add(time.Minute))}}
 	orphan := func(s *scene, set Object) Object {
@@ -271,7 +271,7 @@ func TestS4(t *testing.T) {
 		s.Wait(55 * time.Second)
 		s.Manager().Create(s.daemonPod(d, "n1"))
 	}
-	run(t, S4(), []history{
+	run(t, OneLiveController(), []history{
 		{name: "adopted by one that never was", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			p := orphan(s, set)

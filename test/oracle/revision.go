@@ -11,14 +11,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// S9: the manager never lowers the revision annotation of a ReplicaSet, nor that of a Deployment (DEP-11, DEP-12), but for one
+// HistoryIsKept is S9: the manager never lowers the revision annotation of a ReplicaSet, nor that of a Deployment (DEP-11, DEP-12), but for
+// one
 // whose ReplicaSets somebody else has touched, until its revision is again that of its present ReplicaSet and the highest. When the
 // history is kept short and the template is changed while the Deployment is paused, all ReplicaSets are old and may go; then the
 // numbers go on from the highest of those that are left (DEP-12, DEP-62).
 //
 // It removes only ReplicaSets that are old and empty, and only while there are more old ones than revisionHistoryLimit; when a
 // Deployment is complete at the end, there are no more (DEP-62, DEP-63). That a rollback reuses a ReplicaSet is S7.
-func S9() Oracle {
+func HistoryIsKept() Oracle {
 	return Oracle{"S9", "revisions grow, history is kept as asked", func(j *judge) hooks {
 		touched := map[types.UID]time.Time{} // when others had a hand in the revision of a Deployment
 		return hooks{
@@ -207,9 +208,9 @@ func (j *judge) leftOver() {
 	}
 }
 
-// S10: in what the manager writes, observedGeneration does not decrease and is at most generation, and of the counts
-// available <= ready <= replicas, updated and fully labelled <= replicas, none negative (RS-41..46, RS-51, DEP-64).
-func S10() Oracle {
+// StatusesAreConsistent is S10: in what the manager writes, observedGeneration does not decrease and is at most generation, and of the
+// counts available <= ready <= replicas, updated and fully labelled <= replicas, none negative (RS-41..46, RS-51, DEP-64).
+func StatusesAreConsistent() Oracle {
 	return Oracle{"S10", "statuses are possible", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if !r.manager || r.Type == Deleted {

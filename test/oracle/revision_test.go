@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestS9(t *testing.T) {
+func TestHistoryIsKept(t *testing.T) { // S9
 	// past is a Deployment that keeps one old set, and has as many as asked for; they are empty.
 	past := func(s *scene, n int) (d Object, old []Object) {
 		d = s.User().Create(aDeployment(0))
@@ -21,7 +21,7 @@ func TestS9(t *testing.T) {
 		s.Manager().Edit(set, status(0, 0, 0))
 		return s.Manager().Edit(d, status(0, 0, 0)), old
 	}
-	run(t, S9(), []history{
+	run(t, HistoryIsKept(), []history{
 		{name: "a set's revision goes down", write: func(s *scene) {
 			_, old := past(s, 1)
 			set := s.Manager().Edit(old[0], annotate(revisionAnnotation, "7"))
@@ -110,8 +110,8 @@ func TestS9(t *testing.T) {
 	})
 }
 
-func TestS10(t *testing.T) {
-	run(t, S10(), []history{
+func TestStatusesAreConsistent(t *testing.T) { // S10
+	run(t, StatusesAreConsistent(), []history{
 		{name: "observedGeneration goes down", write: func(s *scene) {
 			set := s.User().Edit(s.User().Create(aSet(nil, "a", 1)), size(2))
 			set = s.Manager().Edit(set, observe)

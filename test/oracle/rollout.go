@@ -24,10 +24,10 @@ func (j *judge) raise(r *revision) (s *set, d *deployment, ok bool) {
 	return s, d, d != nil && s.size() > before
 }
 
-// S5: whenever the manager raises a ReplicaSet of a Deployment, the sizes of all its ReplicaSets together are at most
-// replicas + maxSurge, the most of the generations since the observed one (DEP-31, DEP-37, DEP-41; upstream's rolling
-// invariant, on sizes instead of statuses). A lower bound that was just asked for may be exceeded by what exists already.
-func S5() Oracle {
+// NoSurgeBeyondMaxSurge is S5: whenever the manager raises a ReplicaSet of a Deployment, the sizes of all its ReplicaSets together are at
+// most replicas + maxSurge, the most of the generations since the observed one (DEP-31, DEP-37, DEP-41; upstream's rolling invariant, on
+// sizes instead of statuses). A lower bound that was just asked for may be exceeded by what exists already.
+func NoSurgeBeyondMaxSurge() Oracle {
 	return Oracle{"S5", "no ReplicaSet is raised above replicas + maxSurge", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok {
@@ -89,15 +89,14 @@ func (w *world) family(d *deployment) []string {
 	return all
 }
 
-// S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
-// their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
-// Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the
-// environment took since shortly before that count as available. A pod that has only just become ready may be deleted as one
-// that is not, and as many as came to the ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes
-// without asking for availability, and is exempt, and so are sizes that another Deployment had decided before the present one
-// adopted the ReplicaSet. So is the deletion of as many pods as have become ready since the size was decided for them, as
-// nobody could know yet.
-func S6() Oracle {
+// DeletionsLeaveEnoughAvailable is S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are
+// truly available, by their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
+// Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took
+// since shortly before that count as available. A pod that has only just become ready may be deleted as one that is not, and as many as
+// came to the ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
+// exempt, and so are sizes that another Deployment had decided before the present one adopted the ReplicaSet. So is the deletion of as many
+// pods as have become ready since the size was decided for them, as nobody could know yet.
+func DeletionsLeaveEnoughAvailable() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
 			p := j.pods[r.key]
@@ -178,10 +177,10 @@ func (w *world) unavailableSince(d *deployment, since time.Time) int {
 	return len(seen)
 }
 
-// S7: the manager makes at most one ReplicaSet for a Deployment and a template; so a rollback takes the one that exists
-// (DEP-10, DEP-25). status.collisionCount grows by one at a time, and only when a ReplicaSet stands in the way that is not
-// the Deployment's own for that template. One can stand in the way only once: with another count the name is another one.
-func S7() Oracle {
+// OneReplicaSetPerTemplate is S7: the manager makes at most one ReplicaSet for a Deployment and a template; so a rollback takes the one
+// that exists (DEP-10, DEP-25). status.collisionCount grows by one at a time, and only when a ReplicaSet stands in the way that is not the
+// Deployment's own for that template. One can stand in the way only once: with another count the name is another one.
+func OneReplicaSetPerTemplate() Oracle {
 	return Oracle{"S7", "one ReplicaSet for each template", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			switch {
@@ -240,15 +239,14 @@ func (j *judge) collision(r *revision) {
 	}
 }
 
-// S8: Recreate: the manager raises a ReplicaSet only when no pod of another ReplicaSet of the Deployment is left that has not
-// finished, and then no such pod appears (DEP-48). It binds when all open generations ask for Recreate. A ReplicaSet that has
-// a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
-// would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
-// A pod may still come for a ReplicaSet that the environment has just deleted: it was asked for before, and goes with it.
-// From when the environment raises a size, old and new are mixed by its will, until only one of the ReplicaSets has pods.
-// Orphans do not count that a ReplicaSet took in when the other had its size already, or only just before: to whom it was
-// given nobody told of them, and they bring an old pod back beside the new ones.
-func S8() Oracle {
+// RecreateWaitsForOldPods is S8: Recreate: the manager raises a ReplicaSet only when no pod of another ReplicaSet of the Deployment is left
+// that has not finished, and then no such pod appears (DEP-48). It binds when all open generations ask for Recreate. A ReplicaSet that has
+// a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35 would allow
+// that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting. A pod may still come for a
+// ReplicaSet that the environment has just deleted: it was asked for before, and goes with it. From when the environment raises a size, old
+// and new are mixed by its will, until only one of the ReplicaSets has pods. Orphans do not count that a ReplicaSet took in when the other
+// had its size already, or only just before: to whom it was given nobody told of them, and they bring an old pod back beside the new ones.
+func RecreateWaitsForOldPods() Oracle {
 	return Oracle{"S8", "Recreate: no new pod before the last old one is gone", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {

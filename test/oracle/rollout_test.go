@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestS5(t *testing.T) {
-	run(t, S5(), []history{
+func TestNoSurgeBeyondMaxSurge(t *testing.T) { // S5
+	run(t, NoSurgeBeyondMaxSurge(), []history{
 		{name: "a second set beside a full one", write: func(s *scene) {
 			d := s.User().Create(aDeployment(3))
 			s.Manager().Create(aSet(d, "a", 3))
@@ -73,7 +73,7 @@ func TestS5(t *testing.T) {
 	})
 }
 
-func TestS6(t *testing.T) {
+func TestDeletionsLeaveEnoughAvailable(t *testing.T) { // S6
 	// rolling is a rollout with three old pods that are up and a new one.
 	rolling := func(s *scene, newUp bool) (d, a, b Object, pods []Object) {
 		d = s.User().Create(aDeployment(3))
@@ -91,7 +91,7 @@ func TestS6(t *testing.T) {
 		d = s.Manager().Edit(d, observe)
 		return d, a, b, pods
 	}
-	run(t, S6(), []history{
+	run(t, DeletionsLeaveEnoughAvailable(), []history{
 		{name: "an old pod goes before the new one is up", write: func(s *scene) {
 			_, a, _, pods := rolling(s, false)
 			s.Manager().Edit(a, size(2))
@@ -257,8 +257,8 @@ func TestS6(t *testing.T) {
 	})
 }
 
-func TestS7(t *testing.T) {
-	run(t, S7(), []history{
+func TestOneReplicaSetPerTemplate(t *testing.T) { // S7
+	run(t, OneReplicaSetPerTemplate(), []history{
 		{name: "twins", write: func(s *scene) {
 			d := s.User().Create(aDeployment(1))
 			s.Manager().Create(aSet(d, "a", 1))
@@ -352,7 +352,7 @@ func adoptSet(s *scene, orphan, d Object) Object {
 	return s.Manager().Edit(orphan, func(o Object) { ownedBy(o, "Deployment", d) })
 }
 
-func TestS8(t *testing.T) {
+func TestRecreateWaitsForOldPods(t *testing.T) { // S8
 	// replaced is a Recreate Deployment with a new template and a terminating old pod.
 	replaced := func(s *scene) (d, a, old Object) {
 		d = s.User().Create(recreate(aDeployment(1)))
@@ -378,7 +378,7 @@ func TestS8(t *testing.T) {
 		s.Wait(time.Minute)
 		return a, b, newPod, s.Manager().Terminate(oldPod)
 	}
-	run(t, S8(), []history{
+	run(t, RecreateWaitsForOldPods(), []history{
 		{name: "a new pod is replaced while a user's old ones end", write: func(s *scene) {
 			_, b, newPod, _ := mixed(s)
 			s.User().Edit(newPod, fail)

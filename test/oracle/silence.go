@@ -9,10 +9,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// S28: a node is declared Unknown only when it has given no sign of life for its grace period, by the times at which the server has stored
-// renewals of its Lease and reports of its status (NL-5, NL-6, NL-15). A sign that comes within the lag of a manager, after a silence that was
-// long enough, excuses: it had not been seen. What the history begins with may have been there for long: it is as old as it says itself.
-func S28() Oracle {
+// NoUnknownBeforeTheGracePeriod is S28: a node is declared Unknown only when it has given no sign of life for its grace period, by the
+// times at which the server has stored renewals of its Lease and reports of its status (NL-5, NL-6, NL-15). A sign that comes within the
+// lag of a manager, after a silence that was long enough, excuses: it had not been seen. What the history begins with may have been there
+// for long: it is as old as it says itself.
+func NoUnknownBeforeTheGracePeriod() Oracle {
 	return Oracle{"S28", "no node that gives signs of life is declared Unknown", func(j *judge) hooks {
 		signs := map[string][2]time.Time{} // the last two of each node, the later one first
 		see := func(r *revision, says time.Time) {

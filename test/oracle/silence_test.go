@@ -16,7 +16,7 @@ func nodeIs(status corev1.ConditionStatus) func(Object) {
 	}
 }
 
-func TestS28(t *testing.T) {
+func TestNoUnknownBeforeTheGracePeriod(t *testing.T) { // S28
 	const broken = "has given a sign of life"
 	begin := func(s *scene) (node, lease Object) {
 		node = s.User().Edit(s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), nodeIs(corev1.ConditionTrue))
@@ -36,7 +36,7 @@ func TestS28(t *testing.T) {
 		s.Wait(20 * time.Second)
 		return node
 	}
-	run(t, S28(), []history{
+	run(t, NoUnknownBeforeTheGracePeriod(), []history{
 		{name: "NL-5 it was silent for long enough", write: func(s *scene) {
 			node, lease := begin(s)
 			s.Wait(time.Minute)

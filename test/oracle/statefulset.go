@@ -15,23 +15,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// S22: a StatefulSet has at most one pod for each ordinal, whatever its state (STS-49, STS-53). With ordered pods it creates one only above
-// ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one before is gone (STS-47). It
-// deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as fewer of the others than
-// maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are (STS-58), and pods below the partition do
-// not count (MEND-5). With the strategy Recreate it may delete all pods of earlier revisions at once, and creates none while one of them is left
-// (STS-76). It is judged by each spec that the manager may have seen; what the environment or another controller did to a pod within the lag is excused.
-func S22() Oracle {
+// StatefulSetsKeepOrder is S22: a StatefulSet has at most one pod for each ordinal, whatever its state (STS-49, STS-53). With ordered pods
+// it creates one only above ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one
+// before is gone (STS-47). It deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as
+// fewer of the others than maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are
+// (STS-58), and pods below the partition do not count (MEND-5). With the strategy Recreate it may delete all pods of earlier revisions at
+// once, and creates none while one of them is left (STS-76). It is judged by each spec that the manager may have seen; what the environment
+// or another controller did to a pod within the lag is excused.
+func StatefulSetsKeepOrder() Oracle {
 	return Oracle{"S22", "a StatefulSet has one pod for each identity, in order", func(j *judge) hooks {
 		s := &statefulJudge{judge: j, sets: map[types.UID]*statefulSet{}}
 		return hooks{before: s.judgePod, after: s.note}
 	}}
 }
 
-// S23: a claim that a manager writes gets the StatefulSet as its owner only if that has the policy to delete claims with it, and a pod only
-// if the policy is to delete claims with pods (STS-23, STS-24), by a spec that the manager may have seen. Nobody but the garbage
-// collector, which S16 judges, deletes a claim (STS-25).
-func S23() Oracle {
+// ClaimsFollowRetention is S23: a claim that a manager writes gets the StatefulSet as its owner only if that has the policy to delete
+// claims with it, and a pod only if the policy is to delete claims with pods (STS-23, STS-24), by a spec that the manager may have seen.
+// Nobody but the garbage collector, which S16 judges, deletes a claim (STS-25).
+func ClaimsFollowRetention() Oracle {
 	return Oracle{"S23", "claims are deleted only as the retention policy says", func(j *judge) hooks {
 		s := &statefulJudge{judge: j, sets: map[types.UID]*statefulSet{}}
 		return hooks{before: s.judgeClaim, after: s.note}

@@ -98,8 +98,8 @@ func (s *scene) changed(set Object, edits ...func(*appsv1.StatefulSetSpec)) Obje
 	return set
 }
 
-func TestS22(t *testing.T) {
-	run(t, S22(), []history{
+func TestStatefulSetsKeepOrder(t *testing.T) { // S22
+	run(t, StatefulSetsKeepOrder(), []history{
 		{name: "ordered pods", write: func(s *scene) { s.stateful(3) }},
 		{name: "created while a lower one is not ready", want: "created while the pod with the ordinal 0 is not ready", write: func(s *scene) {
 			set := s.User().Create(aStatefulSet(2))
@@ -240,12 +240,12 @@ func retains(scaled, deleted appsv1.PersistentVolumeClaimRetentionPolicyType) fu
 	}
 }
 
-func TestS23(t *testing.T) {
+func TestClaimsFollowRetention(t *testing.T) { // S23
 	const keep, drop = appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	gets := func(kind string, owner Object) func(Object) {
 		return func(o Object) { ownedBy(o, kind, owner) }
 	}
-	run(t, S23(), []history{
+	run(t, ClaimsFollowRetention(), []history{
 		{name: "nobody owns it", write: func(s *scene) { s.stateful(1); s.Manager().Create(aClaim("", nil)) }},
 		{name: "it goes with the set", write: func(s *scene) {
 			set, _ := s.stateful(1, retains(keep, drop))

@@ -17,12 +17,13 @@ const (
 	volumeFinalizer     = "kubernetes.io/pv-protection"
 )
 
-// S29: the claim of an ephemeral volume belongs to its pod. It is created for a pod that exists and has such a volume, which may have gone
-// within the lag (ST-21, ST-22); a claim that was another one's, or nobody's, does not become that of a pod (ST-24); and it goes with its pod and
-// not before, unless its whole namespace does. The finalizer of a VolumeAttributesClass that is being deleted comes off only when no claim and no
-// volume refers to it that did so before the lag (ST-42, ST-43), that of a claim when no pod on a node uses it that did so before the lag (SM-36,
-// SM-37), and that of a volume when it is not Bound (SM-22), for which the version of the volume speaks, so that nothing is excused.
-func S29() Oracle {
+// StorageIsProtectedWhileUsed is S29: the claim of an ephemeral volume belongs to its pod. It is created for a pod that exists and has such
+// a volume, which may have gone within the lag (ST-21, ST-22); a claim that was another one's, or nobody's, does not become that of a pod
+// (ST-24); and it goes with its pod and not before, unless its whole namespace does. The finalizer of a VolumeAttributesClass that is being
+// deleted comes off only when no claim and no volume refers to it that did so before the lag (ST-42, ST-43), that of a claim when no pod on
+// a node uses it that did so before the lag (SM-36, SM-37), and that of a volume when it is not Bound (SM-22), for which the version of the
+// volume speaks, so that nothing is excused.
+func StorageIsProtectedWhileUsed() Oracle {
 	return Oracle{"S29", "claims of ephemeral volumes belong to their pods, and classes, claims and volumes stay while they are used", func(j *judge) hooks {
 		s := &storageJudge{judge: j, pods: map[types.UID]*corev1.Pod{}, ends: map[types.UID]time.Time{}, placed: map[types.UID]time.Time{}, uses: map[string]map[identity]time.Time{}}
 		return hooks{before: s.before, after: s.after}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestS29Claims(t *testing.T) {
+func TestStorageIsProtectedWhileUsedClaims(t *testing.T) { // S29
 	// aPod has an ephemeral volume, and a claim is the one that it wants.
 	aPod := func(s *scene) Object {
 		return s.User().Create(&corev1.Pod{ObjectMeta: named("p"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{
@@ -22,7 +22,7 @@ func TestS29Claims(t *testing.T) {
 		}
 		return c
 	}
-	run(t, S29(), []history{
+	run(t, StorageIsProtectedWhileUsed(), []history{
 		{name: "ST-22 a pod gets its claim, and both go", write: func(s *scene) {
 			p := aPod(s)
 			c := s.Manager().Create(claim("p-v", p))
@@ -73,7 +73,7 @@ func TestS29Claims(t *testing.T) {
 	})
 }
 
-func TestS29Classes(t *testing.T) {
+func TestStorageIsProtectedWhileUsedClasses(t *testing.T) { // S29
 	const broken = "the class may go"
 	doomed := func(s *scene) Object {
 		c := s.User().Create(&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold", Finalizers: []string{attributesFinalizer, "x"}}})
@@ -94,7 +94,7 @@ func TestS29Classes(t *testing.T) {
 			s.Manager().Edit(doomed(s), release)
 		}
 	}
-	run(t, S29(), []history{
+	run(t, StorageIsProtectedWhileUsed(), []history{
 		{name: "ST-43 nobody uses it", write: func(s *scene) {
 			claim(s, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &silver })
 			s.Wait(time.Minute)
@@ -140,7 +140,7 @@ func TestS29Classes(t *testing.T) {
 	})
 }
 
-func TestS29Protection(t *testing.T) {
+func TestStorageIsProtectedWhileUsedProtection(t *testing.T) { // S29
 	const claimBroken, volumeBroken = "the claim may go", "the volume may go"
 	// aClaim is being deleted, after somebody has used it for a minute.
 	aClaim := func(s *scene, users ...*corev1.Pod) Object {
@@ -159,7 +159,7 @@ func TestS29Protection(t *testing.T) {
 	}
 	ended := usesData("n")
 	ended.Status.Phase = corev1.PodSucceeded
-	run(t, S29(), []history{
+	run(t, StorageIsProtectedWhileUsed(), []history{
 		{name: "SM-35 nobody uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s), off) }},
 		{name: "SM-36 a pod uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s, usesData("n")), off) }, want: claimBroken},
 		{name: "SM-36 a pod that has ended uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s, ended), off) }, want: claimBroken},

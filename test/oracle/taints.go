@@ -11,11 +11,12 @@ import (
 // evictionAccount is the service account of taint eviction, and the end of its user agent (TE-1). No other controller that has it deletes pods.
 const evictionAccount = "node-controller"
 
-// S27: taint eviction marks a pod, deletes it, or has it evicted, only when it is due by the taints that its node has, or had within the lag of a
-// manager (TE-11 to TE-16, TE-61): there is one that no toleration of the pod matches, or the first that does was for a time that is over since the
-// taint was added, or first seen; but no time begins before the pod is on the node. A tolerance of a second is for times that have no fractions. A
-// pod that it deletes has been marked (TE-21); of one that it has evicted the API server says so.
-func S27() Oracle {
+// NoEvictionBeforeItsTime is S27: taint eviction marks a pod, deletes it, or has it evicted, only when it is due by the taints that its
+// node has, or had within the lag of a manager (TE-11 to TE-16, TE-61): there is one that no toleration of the pod matches, or the first
+// that does was for a time that is over since the taint was added, or first seen; but no time begins before the pod is on the node. A
+// tolerance of a second is for times that have no fractions. A pod that it deletes has been marked (TE-21); of one that it has evicted the
+// API server says so.
+func NoEvictionBeforeItsTime() Oracle {
 	return Oracle{"S27", "no pod is evicted before its time", func(j *judge) hooks {
 		t := &taintTimes{nodes: map[string][]taintsAt{}, bound: map[string]time.Time{}, marked: map[string]bool{}}
 		return hooks{before: func(r *revision) {

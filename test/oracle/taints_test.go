@@ -38,7 +38,7 @@ func evicted(s *scene, by Hand, pod Object) {
 	by.Ask("create", "pods", pod.GetName(), 201)
 }
 
-func TestS27(t *testing.T) {
+func TestNoEvictionBeforeItsTime(t *testing.T) { // S27
 	const broken = "although its node has the taints"
 	// aPod is on the node n, and tolerates the taint k for a minute.
 	aPod := func(s *scene) Object {
@@ -56,7 +56,7 @@ func TestS27(t *testing.T) {
 			s.Manager().Edit(pod, mark)
 		}
 	}
-	run(t, S27(), []history{
+	run(t, NoEvictionBeforeItsTime(), []history{
 		{name: "TE-14 a taint that is not tolerated", write: after(0, "other")},
 		{name: "TE-15 a time that is over", write: after(time.Minute, "k")},
 		{name: "TE-13 and the first toleration counts", write: after(time.Hour, "k")},

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// S30: no manager creates a VolumeAttachment of a volume that one node at a time may have while another node has one of the same volume (AD-24,
-// AD-70, AD-87). No rule allows it: who detaches by force has to wait, too. One that somebody else has created within the lag excuses.
-func S30() Oracle {
+// OneNodePerExclusiveVolume is S30: no manager creates a VolumeAttachment of a volume that one node at a time may have while another node
+// has one of the same volume (AD-24, AD-70, AD-87). No rule allows it: who detaches by force has to wait, too. One that somebody else has
+// created within the lag excuses.
+func OneNodePerExclusiveVolume() Oracle {
 	return Oracle{"S30", "no volume for one node at a time has VolumeAttachments of two nodes", func(j *judge) hooks {
 		a := newAttachments()
 		return hooks{before: func(r *revision) {
@@ -49,11 +50,11 @@ func (j *judge) alone(r *revision, one *storagev1.VolumeAttachment, a *attachmen
 	j.judges(excused)
 }
 
-// S31: a manager deletes a VolumeAttachment only when no pod that may run on the node needs the volume (AD-15, AD-18), and the node does not list it as
-// attached, and either does not have it in use, or is out of service, or is not ready and no pod has needed it for forcedAfter (AD-31 to AD-37). The
-// node is read live before, so that a watch that is late excuses nothing; what the node has said within the lag does, and so does a pod that has come
-// within the lag of its watch.
-func S31() Oracle {
+// NoDetachWhileUsed is S31: a manager deletes a VolumeAttachment only when no pod that may run on the node needs the volume (AD-15, AD-18),
+// and the node does not list it as attached, and either does not have it in use, or is out of service, or is not ready and no pod has
+// needed it for forcedAfter (AD-31 to AD-37). The node is read live before, so that a watch that is late excuses nothing; what the node has
+// said within the lag does, and so does a pod that has come within the lag of its watch.
+func NoDetachWhileUsed() Oracle {
 	return Oracle{"S31", "no volume is detached that a living node has in use", func(j *judge) hooks {
 		d := &detachJudge{judge: j, attachments: newAttachments(), nodes: map[string][]nodeAt{}, claims: map[string]*corev1.PersistentVolumeClaim{},
 			users: map[place]map[types.UID]time.Time{}, ended: map[place]time.Time{}}

@@ -39,10 +39,10 @@ func usesData(node string) *corev1.Pod {
 	return p
 }
 
-func TestS30(t *testing.T) {
+func TestOneNodePerExclusiveVolume(t *testing.T) { // S30
 	const broken = "is attached to n, too"
 	one := corev1.ReadWriteOnce
-	run(t, S30(), []history{
+	run(t, OneNodePerExclusiveVolume(), []history{
 		{name: "AD-24 one after the other", write: func(s *scene) {
 			s.aDisk(one)
 			a := s.Manager().Create(attachmentTo("n"))
@@ -94,7 +94,7 @@ func TestS30(t *testing.T) {
 	})
 }
 
-func TestS31(t *testing.T) {
+func TestNoDetachWhileUsed(t *testing.T) { // S31
 	const used, listed, needed, early = "is ready and has it in use", "lists the volume as attached", "a pod on the node n has needed it", "is not ready and has it in use, which no pod has needed for 5m"
 	uses := func(o Object) { o.(*corev1.Node).Status.VolumesInUse = []corev1.UniqueVolumeName{diskName} }
 	frees := func(o Object) { o.(*corev1.Node).Status.VolumesInUse = nil }
@@ -115,7 +115,7 @@ func TestS31(t *testing.T) {
 		s.Wait(time.Hour)
 		return a, node
 	}
-	run(t, S31(), []history{
+	run(t, NoDetachWhileUsed(), []history{
 		{name: "AD-32 it is free", write: func(s *scene) { a, _ := begin(s); s.Manager().Delete(a) }},
 		{name: "AD-31 it is in use", write: func(s *scene) { a, _ := begin(s, uses); s.Manager().Delete(a) }, want: used},
 		{name: "AD-31 a user deletes it", write: func(s *scene) { a, _ := begin(s, uses); s.User().Delete(a) }},

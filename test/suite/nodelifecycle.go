@@ -184,7 +184,7 @@ var nodeLifecycleMutants = []Mutant{
 		Name: "Leases are not read live",
 		Edits: []Edit{
 			{nodeLifecycleFolder + "observe.go", "left <= 0 && !s.Memory.Proved {", "left <= 0 && k == nil {"},
-			{nodeLifecycleFolder + "plan.go", "} else if !s.Memory.Proved {", "} else if s.Node == nil {"},
+			{nodeLifecycleFolder + "plan.go", "case !w.Memory.Proved:", "case w.Node == nil:"},
 		},
 		Script: withoutElection + "\n\t\t\tat 20s  fault m0 freeze leases for=60s",
 		Oracle: "S28",
@@ -197,7 +197,7 @@ var nodeLifecycleMutants = []Mutant{
 	},
 	{
 		Name:   "pods of nodes that are Unknown stay ready",
-		Edits:  []Edit{{nodeLifecycleFolder + "plan.go", "if len(marks) > 0 {", "if len(marks) < 0 {"}},
+		Edits:  []Edit{{nodeLifecycleFolder + "plan.go", "case len(marks) > 0:", "case len(marks) < 0:"}},
 		Script: anotherStops,
 		Oracle: SettledOracle,
 	},

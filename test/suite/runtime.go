@@ -16,7 +16,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is not verified after a write that was not answered",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"if r.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {", "if false {"}},
+			"if r.runner.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {", "if false {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
@@ -35,8 +35,8 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name: "an adoption without a live read of the owner",
-		Edits: []Edit{{"internal/executor/steps.go",
-			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
+		Edits: []Edit{{"internal/executor/change.go",
+			"return w.mayAdopt()", "return nil"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
@@ -66,7 +66,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/steps.go", "if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"internal/executor/change.go", "if len(s.Sign) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Sign) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
@@ -78,7 +78,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is given up after five failures",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.enqueueAfter(r.key, r.next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.enqueueAfter(r.key, r.next)\n\t}\n\tif rec.Retries&"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.runner.enqueueAfter(r.key, r.next)\n\t}\n\tif rec.Retries&"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  quota pods=2
@@ -89,7 +89,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is lost after an error",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.enqueueAfter(r.key, r.next)\n\tif rec.Retries&", "\tif rec.Retries&"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif rec.Retries&", "\tif rec.Retries&"}},
 		Script: withoutElection + `
 			set compare 1
 			at 1s   create web replicas=3 image=good:1

@@ -384,7 +384,7 @@ func TestManagerConfig(t *testing.T) {
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	m := got.Options
+	m := got.Manager
 	if m.Off["deployment-controller"] != "" || m.Off["replicaset-controller"] != "--controllers leaves it off" || len(m.Controllers) != len(p.Registry) {
 		t.Errorf("CLI-50: %v", m.Off)
 	}

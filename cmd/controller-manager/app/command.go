@@ -103,10 +103,10 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	if len(config.WithoutEffect) > 0 {
 		logger.Info("Flags without effect in this build", "flags", config.WithoutEffect)
 	}
-	if overruled := config.Controllers.Overruled; len(overruled) > 0 {
+	if overruled := config.Selection.Overruled; len(overruled) > 0 {
 		logger.Info("Items of --controllers without effect: the first item that names a controller decides", "items", overruled)
 	}
-	if unavailable := config.Controllers.Unavailable; len(unavailable) > 0 {
+	if unavailable := config.Selection.Unavailable; len(unavailable) > 0 {
 		logger.Info("Controllers not available in this build", "controllers", unavailable)
 	}
 	ctx := c.Context()

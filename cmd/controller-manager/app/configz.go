@@ -27,7 +27,7 @@ func configz(c options.Config, registry []manager.Controller) map[string]any {
 	z := map[string]any{
 		"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1",
 		"Generic":         configzOfGeneric(c),
-		"KubeCloudShared": shared{c.ServiceAccounts},
+		"KubeCloudShared": shared{c.Manager.ServiceAccounts},
 	}
 	for _, entry := range registry {
 		if entry.Flags == nil {
@@ -41,19 +41,15 @@ func configz(c options.Config, registry []manager.Controller) map[string]any {
 }
 
 func configzOfGeneric(c options.Config) configzGeneric {
-	l := c.LeaderElection
-	qps, burst := c.QPS, int32(c.Burst)
-	if !c.RateLimited {
-		qps, burst = -1, 0 // as clients know it: no limit
-	}
+	l := c.Manager.LeaderElection
 	return configzGeneric{
-		MinResyncPeriod: metav1.Duration{Duration: max(0, c.MinResyncPeriod)},
+		MinResyncPeriod: metav1.Duration{Duration: max(0, c.Manager.MinResyncPeriod)},
 		ClientConnection: configv1alpha1.ClientConnectionConfiguration{
-			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.ContentType, QPS: qps, Burst: burst,
+			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.Manager.ContentType, QPS: c.Manager.QPS, Burst: int32(c.Manager.Burst),
 		},
-		ControllerStartInterval: metav1.Duration{Duration: c.StartInterval},
+		ControllerStartInterval: metav1.Duration{Duration: c.Manager.StartInterval},
 		LeaderElection: configv1alpha1.LeaderElectionConfiguration{
-			LeaderElect:       &c.LeaderElect,
+			LeaderElect:       &c.Manager.LeaderElect,
 			LeaseDuration:     metav1.Duration{Duration: l.LeaseDuration},
 			RenewDeadline:     metav1.Duration{Duration: l.RenewDeadline},
 			RetryPeriod:       metav1.Duration{Duration: l.RetryPeriod},
@@ -61,7 +57,7 @@ func configzOfGeneric(c options.Config) configzGeneric {
 			ResourceName:      l.Name,
 			ResourceNamespace: l.Namespace,
 		},
-		Controllers: c.Controllers.Items,
+		Controllers: c.Selection.Items,
 		Debugging: configv1alpha1.DebuggingConfiguration{
 			EnableProfiling: &c.Serving.Profiling, EnableContentionProfiling: &c.Serving.ContentionProfiling,
 		},

@@ -38,7 +38,7 @@ func TestNoTokensInTheLog(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			p := newStarted()
 			p.Start = func(ctx context.Context, c options.Config) error {
-				b := identity.NewBuilder(c.Client, identity.Options{Component: c.Component, ContentType: "application/json"})
+				b := identity.NewBuilder(c.Client, identity.Options{Component: c.Manager.Component, ContentType: "application/json"})
 				for _, config := range []string{identity.Root, identity.Informers, "authentication"} {
 					client, err := kubernetes.NewForConfig(b.Config(config))
 					if err != nil {

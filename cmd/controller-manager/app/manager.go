@@ -32,8 +32,8 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	if err != nil {
 		return err
 	}
-	c.Hooks, c.RegisterMetrics, c.Logger = measured.Hooks, measured.Register, klog.FromContext(ctx)
-	m, err := manager.New(c.Client, c.Options)
+	c.Manager.Hooks, c.Manager.RegisterMetrics, c.Manager.Logger = measured.Hooks, measured.Register, klog.FromContext(ctx)
+	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
 		if server != nil {
 			err = errors.Join(err, server.Close())

@@ -196,7 +196,7 @@ func TestServingConfig(t *testing.T) {
 func built(t *testing.T, args ...string) map[string]http.Handler {
 	t.Helper()
 	c, registry := configuredWithRegistry(t, args...)
-	m, err := manager.New(c.Client, c.Options)
+	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
 		t.Fatal(err)
 	}

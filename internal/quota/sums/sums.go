@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -22,8 +21,8 @@ import (
 // Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for concurrent use.
 type Sums struct {
 	changed func(plan.Key)
-	kept    time.Duration // how long arrivals are
-	Clock   *clock.Clock  // by which charges end; nil: that of the machine
+	kept    time.Duration    // how long arrivals are
+	Now     func() time.Time // by which charges end
 
 	mu          sync.Mutex
 	namespaces  map[string]*account
@@ -93,7 +92,7 @@ type Charged struct {
 
 // New returns sums of nothing. They call changed with the quotas that have other sums than before, and keep arrivals for so long.
 func New(changed func(plan.Key), kept time.Duration) *Sums {
-	s := &Sums{changed: changed, kept: kept, comparisons: map[*Comparison]struct{}{}}
+	s := &Sums{changed: changed, kept: kept, Now: time.Now, comparisons: map[*Comparison]struct{}{}}
 	s.Reset()
 	return s
 }
@@ -165,7 +164,7 @@ func (s *Sums) Put(of schema.GroupResource, o metav1.Object, item quota.Item, in
 		items = map[types.UID]*interned{}
 		a.items[of] = items
 	}
-	if item.Ended(s.Clock.Now()) {
+	if item.Ended(s.Now()) {
 		item = item.Rested()
 	}
 	before := items[uid]

@@ -98,7 +98,7 @@ func (d *devices) putClaim(c *resourcev1.ResourceClaim, initial bool) {
 // putPod notes what a pod is charged with for extended resources.
 func (d *devices) putPod(p *corev1.Pod, item quota.Item) {
 	charged := corev1.ResourceList{}
-	for name, amount := range item.At(d.sums.Clock.Now()) {
+	for name, amount := range item.At(d.sums.Now()) {
 		if strings.Contains(string(name), "/") && strings.HasPrefix(string(name), "requests.") {
 			charged[name] = amount
 		}

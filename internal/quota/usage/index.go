@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/circuit"
-	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
@@ -56,7 +55,7 @@ type Config struct {
 	Period time.Duration // after which sums are made anew; not positive: never
 	// Arrivals is how long objects that have come are remembered.
 	Arrivals  time.Duration
-	Clock     *clock.Clock                                                         // by which charges end; nil: that of the machine
+	Now       func() time.Time                                                     // by which charges end; nil: [time.Now]
 	Resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error) // discovery
 	Metadata  *metadata.Informers
 	Feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, listwatch.FeedHandler) error
@@ -94,8 +93,11 @@ type watch struct {
 func New(c Config) *Index {
 	x := &Index{config: c, changes: changes{signal: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
 	x.lists.Pause, x.lists.Turn = LookAgain, ListWithin+LookAgain
+	if c.Now == nil {
+		x.config.Now = time.Now
+	}
 	x.sums = sums.New(x.changes.add, c.Arrivals)
-	x.sums.Clock = c.Clock
+	x.sums.Now = x.config.Now
 	x.devices.gates, x.devices.sums = c.Gates, x.sums
 	x.reset()
 	return x
@@ -257,7 +259,7 @@ func (x *Index) tick(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, o := range x.sums.Tick(x.config.Clock.Now()) {
+		for _, o := range x.sums.Tick(x.config.Now()) {
 			if o.Of == quota.Pods() {
 				x.devices.podExpired(podID{o.Namespace, o.UID})
 			}

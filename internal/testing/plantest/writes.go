@@ -49,7 +49,7 @@ func writes(indent string, steps []plan.Step) (lines []string) {
 			if before == nil {
 				before = reflect.New(reflect.TypeOf(after).Elem()).Interface().(plan.Object)
 			}
-			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.Version, s.Touch, s.Fill, text(s.Apply), s.Events)
+			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.Version, s.Touch, s.Sign, text(s.Apply), s.Events)
 			for _, difference := range differences("", tree(before), tree(after)) {
 				line(" ", difference)
 			}

@@ -56,9 +56,9 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
 	}
 	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale), reconcile.Controller[snapshot, owned, failureHistory]{
-		Name:    k.Name,
-		Workers: k.Workers,
-		Kinds:   []string{k.Example.Kind.Kind},
+		Name:      k.Name,
+		Workers:   k.Workers,
+		Explained: []string{k.Example.Kind.Kind},
 		Watches: []reconcile.Watch{
 			k.Watch,
 			pods.Watch(owners.Enqueues),

@@ -43,7 +43,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
 		}
-		if _, err := selectorOf(OfReplicaSet(set)); err != nil && !p.Empty() {
+		if _, err := plan.Selector(set.Spec.Selector); err != nil && !p.Empty() {
 			t.Errorf("selector %v: %v", set.Spec.Selector, p.Why)
 		}
 		reportStatus(now, s, plan.Outcome{})

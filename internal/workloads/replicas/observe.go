@@ -7,6 +7,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -57,7 +58,7 @@ func (k *caches) related(set *Set) map[string]int {
 
 // live names the pods that a previous leader may have created or deleted.
 func live(s snapshot) []reconcile.Live {
-	selector, err := selectorOf(s.Set)
+	selector, err := plan.Selector(s.Set.Spec.Selector)
 	if err != nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		n := min(missing, burst)
 		p.Steps = append(p.Steps, create(s.Set, n))
 		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
-	case missing < 0 && adopts(s.ownership): // no reconcile writes an object twice, and an adopted pod may be one to delete
+	case missing < 0 && len(plan.Adopted(s.ownership)) > 0: // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
 	case missing < 0:
 		n := min(-missing, burst)
@@ -91,7 +91,7 @@ type view struct {
 // newView finds out what a snapshot means.
 func newView(of snapshot) view {
 	s := view{snapshot: of}
-	if s.selector, s.invalid = selectorOf(s.Set); s.invalid == nil {
+	if s.selector, s.invalid = plan.Selector(s.Set.Spec.Selector); s.invalid == nil {
 		mine, ownership := claim(s)
 		s.mine, s.ownership = slices.Clip(mine), slices.Clip(ownership) // who appends makes a copy
 	}
@@ -105,19 +105,6 @@ type features struct {
 	PodFailureBackoff   bool // pods that fail at start are replaced at once, however often
 }
 
-// selectorOf returns the set's selector. One that selects everything, or is missing, is an error: the server refuses it,
-// and whoever got past the server with it shall neither take all pods of the namespace nor lose those of the set.
-func selectorOf(set *Set) (labels.Selector, error) {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("left alone, selector: %w", err)
-	case set.Spec.Selector == nil || selector.Empty():
-		return nil, errors.New("left alone, selector: it is empty")
-	}
-	return selector, nil
-}
-
 // ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It goes by what is to be seen
 // before anything is decided.
 func (s snapshot) ranks() bool {
@@ -125,7 +112,7 @@ func (s snapshot) ranks() bool {
 	for _, p := range s.Pods {
 		active += number(podutil.Active(p))
 	}
-	selector, err := selectorOf(s.Set)
+	selector, err := plan.Selector(s.Set.Spec.Selector)
 	if active <= replicas(s.Set) || err != nil {
 		return false
 	}
@@ -154,18 +141,6 @@ func (s snapshot) owns(orphan *corev1.Pod) bool {
 	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
 		return p.UID == orphan.UID && metav1.IsControlledBy(p, s.Set)
 	})
-}
-
-// adopts reports whether a pod is adopted.
-func adopts(ownership []plan.Step) bool {
-	for _, step := range ownership {
-		for _, sequence := range step.(plan.Each).Sequences {
-			if sequence[0].(plan.Change).Adopt {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func number(b bool) int {

@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -282,7 +281,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 }
 
 // ownProjection is what the caches keep if there is no other controller.
-var ownProjection = sync.OnceValues(func() (*projection.Projection, error) {
+var ownProjection = sync.OnceValues(func() (informers.Projection, error) {
 	f := informers.NewFactory(nil, 0)
 	if _, err := informers.Pods(f, podFields()); err != nil {
 		return nil, err

@@ -104,7 +104,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "attaching_nodes",
 		QueueName: "pvcs",
 		Workers:   nodeWorkers,
-		Kinds:     []string{"VolumeAttachment"}, // people ask for these, see collectors.tell; Nodes are another controller's
+		Explained: []string{"VolumeAttachment"}, // see collectors.tell; Nodes are another controller's
+		Verified:  []string{"VolumeAttachment"}, // of those that a previous leader has made for a node
 		Watches: []reconcile.Watch{
 			k.attachments.Watch(nodesByAttachment, batched), k.podsOn.Watch(k.nodesByPod, batched), k.nodes.Watch(nodesByNode, batched),
 			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),

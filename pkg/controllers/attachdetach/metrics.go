@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
@@ -22,8 +22,8 @@ type collectors struct {
 	*caches
 	forced     *metrics.CounterVec
 	operations *metrics.HistogramVec
-	total      *gauge
-	inUse      *gauge
+	total      *gauge.Gauge
+	inUse      *gauge.Gauge
 
 	volumes, nodes *explain.Records
 
@@ -183,25 +183,12 @@ func (c *collectors) tell(now time.Time, node string, verdicts map[string]string
 	}
 }
 
-// gauge has values that are counted when it is collected.
-type gauge struct {
-	*metrics.GaugeVec
-	count func(func(labels ...string)) // calls the function once for each volume that counts
-	mu    sync.Mutex                   // held while the values are set and read
-}
-
-func newGauge(subsystem, name, help string, labels []string, count func(func(...string))) *gauge {
+// newGauge returns a gauge of what a function counts: it calls its argument once for each volume that counts.
+func newGauge(subsystem, name, help string, labels []string, count func(func(labels ...string))) *gauge.Gauge {
 	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
-	return &gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), count: count}
-}
-
-// Collect implements prometheus.Collector.
-func (g *gauge) Collect(out chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Reset()
-	g.count(func(labels ...string) { g.WithLabelValues(labels...).Inc() })
-	g.GaugeVec.Collect(out)
+	return gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
+		count(func(labels ...string) { v.WithLabelValues(labels...).Inc() })
+	})
 }
 
 // countUsed counts the volumes of claims that pods need on nodes.

@@ -39,16 +39,16 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "bootstrap_signer_queue", // of the queue
-		Workers: 1,
-		Kinds:   []string{"ConfigMap"},
+		Name:      "bootstrap_signer_queue", // of the queue
+		Workers:   1,
+		Explained: []string{"ConfigMap"},
 		Watches: []reconcile.Watch{
 			k.configMaps.Watch(enqueuedByConfigMap, informers.WithResync),
 			k.secrets.Watch(enqueuedBySecret, informers.WithResync),
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSignatures),
-		Fill:    k.fill,
+		Sign:    k.sign,
 	}), nil
 }
 

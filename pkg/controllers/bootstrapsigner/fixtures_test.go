@@ -116,7 +116,7 @@ func written(t failer, s snapshot, p plan.Plan, tokens ...*corev1.Secret) *corev
 		t.Fatal("it does not change what was observed")
 	}
 	_, k := seenIn(t, s.ConfigMap, tokens...)
-	sent, err := k.fill(epoch, change)
+	sent, err := k.sign(epoch, change)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func anyInfo(t *rapid.T) *corev1.ConfigMap {
 func decision(p plan.Plan) string {
 	text := fmt.Sprint(p.Why, p.Requeue)
 	for _, step := range p.Steps {
-		text += fmt.Sprint(step.(plan.Change).New.(*corev1.ConfigMap).Data, step.(plan.Change).Fill)
+		text += fmt.Sprint(step.(plan.Change).New.(*corev1.ConfigMap).Data, step.(plan.Change).Sign)
 	}
 	return text
 }

@@ -32,12 +32,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "ClusterRoleAggregator", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{k.roles.Kind().Kind},
-		Watches: []reconcile.Watch{k.roles.Watch(k.enqueuedByRole, informers.WithResync)},
-		Observe: k.observe,
-		Plan:    reconcile.PlanOnly(planRules),
+		Name:      "ClusterRoleAggregator", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{k.roles.Kind().Kind},
+		Watches:   []reconcile.Watch{k.roles.Watch(k.enqueuedByRole, informers.WithResync)},
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planRules),
 		Owner: func(s snapshot) plan.Object {
 			if s.Role == nil {
 				return nil

@@ -42,9 +42,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.skew)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "cronjob", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{kind().Kind},
+		Name:      "cronjob", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{kind().Kind},
 		Watches: []reconcile.Watch{
 			cronJobs.Watch(informers.Itself, informers.WithResync),
 			jobs.Watch(enqueuedByJob(owners)),

@@ -37,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "certificate_approving",
 		QueueName: "certificate", // shared with the signer, as in the original
 		Workers:   int(o.Workers),
-		Kinds:     []string{requests.Kind().Kind},
+		Explained: []string{requests.Kind().Kind},
 		Watches:   []reconcile.Watch{requests.Watch(enqueued, informers.WithResync)},
 		Observe:   k.observe,
 		Remember:  reconcile.Always[snapshot, struct{}, memory], // the memory is of what was asked

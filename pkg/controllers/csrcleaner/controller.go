@@ -32,13 +32,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "certificate_cleaner",
-		Workers: 1,
-		Kinds:   []string{requests.Kind().Kind},
-		Watches: []reconcile.Watch{requests.Watch(informers.Itself, informers.WithResync)},
-		Observe: (&caches{requests}).observe,
-		Plan:    reconcile.PlanOnly(planDeletion),
-		Applied: applied,
+		Name:      "certificate_cleaner",
+		Workers:   1,
+		Explained: []string{requests.Kind().Kind},
+		Watches:   []reconcile.Watch{requests.Watch(informers.Itself, informers.WithResync)},
+		Observe:   (&caches{requests}).observe,
+		Plan:      reconcile.PlanOnly(planDeletion),
+		Applied:   applied,
 	}), nil
 }
 

@@ -37,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pairs, off := o.pairs()
 	tellOff(off)
 	if len(pairs) == 0 {
-		return nil, manager.Skip("no flag names a certificate and a key to sign with, see --cluster-signing-cert-file")
+		return nil, manager.Off{Why: "no flag names a certificate and a key to sign with, see --cluster-signing-cert-file"}
 	}
 	authorities, err := openAuthorities(pairs)
 	if err != nil {
@@ -47,7 +47,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := newCollectors(authorities)
+	queues := map[string]reconcile.Part{} // by signer
+	own := newCollectors(authorities, queues)
 	var parts []reconcile.Part
 	logging := map[*authority]bool{}
 	for _, name := range csrutil.Signers() {
@@ -58,7 +59,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		s := &signing{name: name, requests: requests, authority: a, logs: !logging[a], duration: o.Duration}
 		logging[a] = true
 		part := reconcile.New(c.Shared, c.Access, s.controller(own))
-		own.queued.parts[name] = part
+		queues[name] = part
 		parts = append(parts, part)
 	}
 	c.RegisterMetrics(own.all()...)
@@ -71,12 +72,12 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		Name:      "certificate_signing_" + path.Base(s.name),
 		QueueName: "certificate", // shared with the approver, as in the original: its metrics are the sums
 		Workers:   workers,
-		Kinds:     []string{s.requests.Kind().Kind},
+		Explained: []string{s.requests.Kind().Kind},
 		Watches:   []reconcile.Watch{s.requests.Watch(s.enqueued, informers.WithResync)},
 		Source:    s.follow,
 		Observe:   s.observe,
 		Plan:      reconcile.PlanOnly(planCertificate),
-		Fill:      s.sign,
+		Sign:      s.sign,
 		Applied:   own.applied,
 	}
 }

@@ -324,7 +324,7 @@ func TestMetrics(t *testing.T) { // CSR-51, CSR-53
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, registry := newCollectors(authorities), metrics.NewKubeRegistry()
+		c, registry := newCollectors(authorities, nil), metrics.NewKubeRegistry()
 		registry.MustRegister(c.all()...)
 		for _, want := range []float64{3600, 3000} {
 			families, err := registry.Gather()

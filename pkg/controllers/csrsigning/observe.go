@@ -2,7 +2,6 @@ package csrsigning
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
@@ -28,26 +27,6 @@ func (s *signing) observe(_ context.Context, r reconcile.Request[struct{}]) (o r
 	}
 	o.Exists, o.Snapshot.Request = true, request
 	return o, nil
-}
-
-// sign issues the certificate that a request asks for (CSR-17).
-func (s *signing) sign(now time.Time, c plan.Change) (plan.Change, error) {
-	request, ok := c.New.(*csrutil.Request)
-	if !ok {
-		return c, fmt.Errorf("signer %s: nothing is signed for a %T", s.name, c.New)
-	}
-	ordered, violation := read(request)
-	if violation != "" {
-		return c, fmt.Errorf("signer %s: %s", s.name, violation)
-	}
-	signed, err := s.authority.issuerNow().sign(now, ordered, s.duration)
-	if err != nil {
-		return c, fmt.Errorf("signer %s: %w", s.name, err)
-	}
-	after := request.DeepCopy()
-	after.Status.Certificate = signed
-	c.New = after
-	return c, nil
 }
 
 // mine reports whether the signer is to sign the request.

@@ -80,7 +80,7 @@ func TestDefaults(t *testing.T) { // CSR-1, CSR-10, CSR-12
 		t.Errorf("%+v", entry)
 	}
 	runner, err := entry.Init(manager.Context{})
-	if reason, skipped := manager.Skipped(err); runner != nil || !skipped || !strings.Contains(reason, "--cluster-signing-cert-file") {
+	if off := (manager.Off{}); runner != nil || !errors.As(err, &off) || !strings.Contains(off.Why, "--cluster-signing-cert-file") {
 		t.Error("it is on without files, or fails", err)
 	}
 	if section, fields := o.Configz(); section != "CSRSigningController" || fields == nil {

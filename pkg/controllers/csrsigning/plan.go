@@ -16,7 +16,7 @@ type snapshot struct {
 	Request *csrutil.Request
 }
 
-// certificate is what is filled in when a request is signed.
+// certificate is what is put in when a request is signed.
 const certificate = "certificate"
 
 // planCertificate has the request signed, or gives up a request that can never be signed.
@@ -28,7 +28,7 @@ func planCertificate(now time.Time, s snapshot) plan.Plan {
 	if violation == "" {
 		const why = "issue the certificate"
 		return plan.Plan{Why: why, Steps: []plan.Step{plan.Change{
-			Old: s.Request, New: s.Request, Fill: []string{certificate}, Subresource: plan.Status, Why: why,
+			Old: s.Request, New: s.Request, Sign: []string{certificate}, Subresource: plan.Status, Why: why,
 		}}}
 	}
 	after := s.Request.DeepCopy()

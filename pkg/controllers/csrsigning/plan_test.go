@@ -68,8 +68,8 @@ func TestPlan(t *testing.T) {
 			}
 			change := p.Steps[0].(plan.Change)
 			want := r.DeepCopy()
-			if got := slices.Equal(change.Fill, []string{certificate}); got != c.issues { // CSR-17
-				t.Errorf("asks for %v", change.Fill)
+			if got := slices.Equal(change.Sign, []string{certificate}); got != c.issues { // CSR-17
+				t.Errorf("asks for %v", change.Sign)
 			}
 			if !c.issues {
 				want.Status.Conditions = append(want.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -179,7 +179,7 @@ func TestSignsOnlyWhatIsApproved(t *testing.T) {
 		}
 		change := p.Steps[0].(plan.Change)
 		after := change.New.(*csrutil.Request)
-		if len(change.Fill) > 0 {
+		if len(change.Sign) > 0 {
 			after = after.DeepCopy()
 			after.Status.Certificate = []byte("C")
 		}

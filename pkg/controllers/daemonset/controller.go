@@ -61,9 +61,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
 	return reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:    "daemonset", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{"DaemonSet"},
+		Name:      "daemonset", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{"DaemonSet"},
 		Watches: []reconcile.Watch{
 			sets.Watch(informers.Itself, informers.WithResync),
 			pods.Watch(owners.enqueuedByPod),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -37,7 +38,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	pods := append(k.pods.OwnedBy(d.Namespace, d.UID), k.pods.OrphansIn(d.Namespace)...)
 	revisions := append(k.revisions.OwnedBy(d.Namespace, d.UID), k.revisions.OrphansIn(d.Namespace)...)
 	s := snapshot{Set: d, Pods: pods, Revisions: revisions, Failed: r.Failure != nil, Memory: r.Memory}
-	if _, _, err := selectorOf(d); err != nil {
+	if _, err := plan.Selector(d.Spec.Selector); err != nil {
 		return observation{Exists: true, Snapshot: s}, nil
 	}
 	on := byNode(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, d) }))
@@ -53,7 +54,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 
 // live names the pods and revisions that a previous leader may have created or deleted.
 func live(s snapshot) []reconcile.Live {
-	selector, _, err := selectorOf(s.Set)
+	selector, err := plan.Selector(s.Set.Spec.Selector)
 	if err != nil {
 		return nil
 	}

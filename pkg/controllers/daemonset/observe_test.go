@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -24,7 +25,7 @@ import (
 func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
 	projected, err1 := managertest.Projection(New(Options{}))
-	client, err2 := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected)
+	client, err2 := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected.(*projection.Projection))
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -212,7 +212,7 @@ func (s *simulation) assertSettled() {
 }
 
 // ownProjection is what the caches keep if there is no other controller.
-var ownProjection = sync.OnceValues(func() (*projection.Projection, error) { return managertest.Projection(New(Options{})) })
+var ownProjection = sync.OnceValues(func() (informers.Projection, error) { return managertest.Projection(New(Options{})) })
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	project := func(p *corev1.Pod) *corev1.Pod {

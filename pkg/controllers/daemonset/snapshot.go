@@ -2,13 +2,11 @@ package daemonset
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -76,25 +74,11 @@ func newView(now time.Time, of snapshot) view {
 	return s
 }
 
-// selectorOf returns the set's selector. One that selects everything, or is missing, is an error.
-func selectorOf(d *appsv1.DaemonSet) (selector labels.Selector, selectsAll bool, err error) {
-	selector, err = metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	switch {
-	case err != nil:
-		return nil, false, fmt.Errorf("left alone, selector: %w", err)
-	case d.Spec.Selector == nil:
-		return nil, false, errors.New("left alone, selector: there is none")
-	case selector.Empty():
-		return nil, true, errors.New("left alone, selector: it selects all pods")
-	}
-	return selector, false, nil
-}
-
 func (s *view) derive() {
 	s.derived = derived{}
-	selector, selectsAll, err := selectorOf(s.Set)
+	selector, err := plan.Selector(s.Set.Spec.Selector)
 	if err != nil {
-		s.invalid, s.selectsAll = err, selectsAll
+		s.invalid, s.selectsAll = err, s.Set.Spec.Selector != nil && errors.Is(err, plan.ErrSelectsAll)
 		return
 	}
 	s.selector = selector

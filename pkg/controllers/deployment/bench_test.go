@@ -27,8 +27,8 @@ func BenchmarkWaiting(b *testing.B) {
 				for _, rs := range s.ReplicaSets {
 					s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], now)
 				}
-				p := planRollout(now, s)
-				if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
+				p := rolledOut(now, s)
+				if r := statusAfter(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
 					b.Fatal(lines(p.Steps), lines(r.Steps))
 				}
 			}

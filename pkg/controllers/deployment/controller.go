@@ -42,20 +42,20 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "deployment", // of the queue (CI-33)
-		Workers: int(o.Workers),
-		Kinds:   []string{"Deployment"},
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, *rollout, memory]{
+		Name:      "deployment", // of the queue (CI-33)
+		Workers:   int(o.Workers),
+		Explained: []string{"Deployment"},
 		Watches: []reconcile.Watch{
 			k.deployments.Watch(informers.Itself, informers.WithResync),
 			k.sets.Watch(owners.Enqueues),
 			k.pods.Watch(owners.enqueuesByPod),
 		},
 		Observe:  k.observe,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Remember: reconcile.RememberOutcome(remembered),
 		Owner:    func(s snapshot) plan.Object { return s.Deployment },
-		Plan:     reconcile.PlanOnly(planRollout),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Plan:     planRollout,
+		Report:   reportStatus,
 		Live:     live,
 	}), nil
 }

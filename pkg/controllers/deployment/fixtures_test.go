@@ -115,9 +115,21 @@ func snapshotWith(d *appsv1.Deployment, sets ...rs) snapshot {
 	return s
 }
 
+// rolledOut returns the plan of a scene.
+func rolledOut(now time.Time, s snapshot) plan.Plan {
+	_, p := planRollout(now, s)
+	return p
+}
+
+// statusAfter returns the report of a scene, after its plan had that outcome.
+func statusAfter(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	r, _ := planRollout(now, s)
+	return reportStatus(now, s, r, did)
+}
+
 // settled gives the Deployment the status that a report makes of the scene, as if it had been written at the time.
 func settled(s snapshot, at time.Time) snapshot {
-	if p := reportStatus(at, s, plan.Outcome{}); !p.Empty() {
+	if p := statusAfter(at, s, plan.Outcome{}); !p.Empty() {
 		s.Deployment = p.Steps[0].(plan.Change).New.(*appsv1.Deployment)
 	}
 	return s
@@ -213,7 +225,7 @@ func check(t *testing.T, rows []row) {
 	t.Helper()
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
-			p := planRollout(now, c.scene)
+			p := rolledOut(now, c.scene)
 			if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s\nwhy: %s", diff, p.Why)
 			}

@@ -18,7 +18,7 @@ import (
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anything(t)
-		p := planRollout(now, s)
+		p := rolledOut(now, s)
 		assertOncePerObject(t, p.Steps)
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
@@ -26,8 +26,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if selector, err := metav1.LabelSelectorAsSelector(s.Deployment.Spec.Selector); (err != nil || s.Deployment.Spec.Selector == nil || selector.Empty()) && !p.Empty() {
 			t.Errorf("selector %v: %v", s.Deployment.Spec.Selector, p.Why)
 		}
-		reportStatus(now, s, did(p, nil))
-		reportStatus(now, s, plan.Outcome{})
+		statusAfter(now, s, did(p, nil))
+		statusAfter(now, s, plan.Outcome{})
 	})
 }
 

@@ -8,9 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -27,7 +28,7 @@ type caches struct {
 	deployments informers.Store[*appsv1.Deployment]
 	sets        informers.OwnedStore[*appsv1.ReplicaSet]
 	pods        informers.PodCache
-	tracker     *freshness.Tracker
+	tracker     reconcile.Tracker
 
 	terminatingUncounted bool
 }
@@ -47,23 +48,24 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		}
 		s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], r.Now)
 	}
-	var before memory
-	if r.Memory != nil {
-		before = *r.Memory
-	}
-	s.TemplateMatches = before.Matches.renewed(d, s.ReplicaSets)
+	before := ptr.Deref(r.Memory, memory{})
+	s.Seen, s.TemplateMatches = before.Seen, before.Matches.renewed(d, s.ReplicaSets)
 	if name := s.nameToCheck(); name != "" {
 		s.NameConflict = k.sets.Get(d.Namespace, name)
 	}
-	s.Seen = before.Seen.renewed(sortOut(r.Now, s))
-	return observation{Exists: true, Snapshot: s, Memory: &memory{s.TemplateMatches, s.Seen}}, nil
+	return observation{Exists: true, Snapshot: s}, nil
+}
+
+// remembered keeps what was seen, whatever became of the writes.
+func remembered(_ time.Time, s snapshot, r *rollout, _ plan.Outcome) *memory {
+	return &memory{s.TemplateMatches, r.Seen}
 }
 
 // markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows that yet or not.
 // If a pod that the ReplicaSet controller has just deleted were counted as available, too many others would go. It replaces items
 // of the list; the pods themselves belong to the cache.
-func markDeleted(pods []*corev1.Pod, tracker *freshness.Tracker, now time.Time) []*corev1.Pod {
-	for _, i := range freshness.DeletedAmong(tracker, pods) {
+func markDeleted(pods []*corev1.Pod, tracker reconcile.Tracker, now time.Time) []*corev1.Pod {
+	for _, i := range tracker.DeletedAmong(len(pods), func(i int) plan.Object { return pods[i] }) {
 		deleted := *pods[i]
 		deleted.DeletionTimestamp = &metav1.Time{Time: now}
 		pods[i] = &deleted

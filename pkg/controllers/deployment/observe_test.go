@@ -20,7 +20,7 @@ func TestPodsDeletedByThisProcess(t *testing.T) {
 	tracker := freshness.NewTracker()
 	steps := func() []string {
 		s.Pods["uid-web-v2"] = markDeleted(slices.Clone(cached), tracker, now)
-		return lines(planRollout(now, s).Steps)
+		return lines(rolledOut(now, s).Steps)
 	}
 	if got := steps(); len(got) != 1 || got[0] != "web-v1: 1 -> 0 [Normal ScalingReplicaSet: Scaled down replica set web-v1 from 1 to 0]" {
 		t.Errorf("nothing was deleted: %q", got)

@@ -13,14 +13,15 @@ import (
 // planRollout decides what is written for a Deployment: which ReplicaSets it adopts or releases, the annotations of the
 // newest, the sizes of all, which one is created and which are deleted. One reconcile decides one stage (DEP-4);
 // every write enqueues the key again, so the next stage follows at once.
-func planRollout(now time.Time, s snapshot) plan.Plan {
+func planRollout(now time.Time, s snapshot) (*rollout, plan.Plan) {
 	r := sortOut(now, s)
+	r.Seen = s.Seen.renewed(r)
 	switch r.course {
 	case blocked, selectsAll:
-		return r.plan()
+		return r, r.plan()
 	case adopting:
 		r.say("adopts ReplicaSets, the rest follows")
-		return r.plan()
+		return r, r.plan()
 	}
 	r.keepUp()
 	switch r.course {
@@ -39,7 +40,7 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 	case recreating:
 		r.recreate()
 	}
-	return r.plan()
+	return r, r.plan()
 }
 
 // snapshot is what one reconcile of a Deployment has observed. The objects belong to shared caches.
@@ -53,7 +54,7 @@ type snapshot struct {
 	NameConflict *appsv1.ReplicaSet
 	// TemplateMatches is what is known already of the templates. It only saves time.
 	TemplateMatches templateMatches
-	// Seen is what was seen of the progress up to now.
+	// Seen is what was seen of the progress before this reconcile.
 	Seen lastSeen
 	// Counted is what Pods add up to, for those ReplicaSets that observe has counted. Plan and report would otherwise count
 	// again, which with many pods is most of their work.
@@ -78,13 +79,13 @@ const (
 	misguided   course = "misguided"    // a strategy that nobody knows
 )
 
-// choose takes the course. It depends on nothing but the snapshot, so that plan and report agree on it.
+// choose takes the course.
 func (r *rollout) choose() course {
 	_, rollback := rollbackTo(r.d)
 	switch {
 	case r.d.DeletionTimestamp != nil:
 		return deleting
-	case adopts(r.ownership):
+	case len(plan.Adopted(r.ownership)) > 0: // what it needs besides is left to the next reconcile: an object is written once in each
 		return adopting
 	case r.d.Spec.Paused:
 		return paused

@@ -17,7 +17,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// rollout is a snapshot sorted out, and what one reconcile makes of it. It lives for that reconcile.
+// rollout is the decision about a Deployment: its snapshot sorted out, and what one reconcile makes of it. It lives for that reconcile.
 type rollout struct {
 	snapshot
 	d           *appsv1.Deployment
@@ -245,20 +245,6 @@ func (r *rollout) say(format string, args ...any) {
 // requeueAfter has the Deployment reconciled again after d; zero asks for nothing.
 func (r *rollout) requeueAfter(d time.Duration) {
 	r.next = plan.Sooner(r.next, max(0, d))
-}
-
-// adopts reports whether an orphan is adopted. What an adopted ReplicaSet needs besides is left to the next reconcile:
-// an object is written once in each.
-func adopts(ownership []plan.Step) bool {
-	for _, step := range ownership {
-		each, _ := step.(plan.Each)
-		for _, sequence := range each.Sequences {
-			if change, ok := sequence[0].(plan.Change); ok && change.Adopt {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // number reads a count that the server has defaulted to 1.

@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 			snapshotWith(web(3, deletedNow), rs{image: "v1", edit: orphan}, rs{image: "v2", edit: unlabelled}), nil, ""},
 	})
 	t.Run("DEP-8 adoption asks for a live look at the owner", func(t *testing.T) {
-		p := planRollout(now, snapshotWith(web(3), rs{image: "v2", edit: orphan}))
+		p := rolledOut(now, snapshotWith(web(3), rs{image: "v2", edit: orphan}))
 		if c := p.Steps[0].(plan.Each).Sequences[0][0].(plan.Change); !c.Adopt || !metav1.IsControlledBy(c.New, web(3)) {
 			t.Errorf("got %+v", c)
 		}
@@ -130,7 +130,7 @@ func TestCreate(t *testing.T) {
 			d.Labels = map[string]string{"owner": "me"}
 			d.Spec.MinReadySeconds = 7
 		})
-		step := planRollout(now, snapshotWith(d)).Steps[0].(plan.Create)
+		step := rolledOut(now, snapshotWith(d)).Steps[0].(plan.Create)
 		labels := map[string]string{"app": "web", "pod-template-hash": "74f8f75d46"}
 		template := plantest.Template("web", "nginx:1.27")
 		template.Labels = labels
@@ -178,11 +178,11 @@ func TestCollision(t *testing.T) {
 	t.Run("DEP-25 what alters templates behind our back is slowed down", func(t *testing.T) {
 		s := taken(web(3, again), owned)
 		s.NameConflict.CreationTimestamp = metav1.NewTime(now.Add(-3 * time.Second))
-		p := planRollout(now, s)
-		if r := reportStatus(now, s, plan.Outcome{}); p.Requeue != 5*time.Second || *reported(t, s, r).CollisionCount != 3 {
+		p := rolledOut(now, s)
+		if r := statusAfter(now, s, plan.Outcome{}); p.Requeue != 5*time.Second || *reported(t, s, r).CollisionCount != 3 {
 			t.Errorf("got %v, %v", p.Requeue, lines(r.Steps))
 		}
-		if r := reportStatus(now.Add(5*time.Second), s, plan.Outcome{}); *reported(t, s, r).CollisionCount != 4 {
+		if r := statusAfter(now.Add(5*time.Second), s, plan.Outcome{}); *reported(t, s, r).CollisionCount != 4 {
 			t.Errorf("got %v", lines(r.Steps))
 		}
 	})
@@ -456,7 +456,7 @@ func TestRequeue(t *testing.T) {
 		{"DEP-42 nothing to wait for", snapshotWith(web(1), rs{image: "v2", size: 1, pending: 1}), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := planRollout(now, c.scene).Requeue; got != c.want {
+			if got := rolledOut(now, c.scene).Requeue; got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
@@ -492,7 +492,7 @@ func TestLinger(t *testing.T) {
 			[]string{"web-v1: 8 -> 7" + down("web-v1", "8", "7")}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planRollout(now, c.scene)
+			p := rolledOut(now, c.scene)
 			if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" || p.Requeue != c.wait {
 				t.Errorf("wait %v, -want +got:\n%s", p.Requeue, diff)
 			}
@@ -548,7 +548,7 @@ func TestRollback(t *testing.T) {
 		{"DEP-52 a negative revision", snapshotWith(web(3, rollbackNote("-1")), full), []string{removed + " [Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.]"}, ""},
 	})
 	t.Run("DEP-51 the hash label stays behind", func(t *testing.T) {
-		p := planRollout(now, snapshotWith(web(3, rollbackNote("1")), rs{image: "v1"}, full))
+		p := rolledOut(now, snapshotWith(web(3, rollbackNote("1")), rs{image: "v1"}, full))
 		d := p.Steps[0].(plan.Change).New.(*appsv1.Deployment)
 		if want := plantest.Template("web", "v1"); !cmp.Equal(want, d.Spec.Template) || p.Steps[0].(plan.Change).Subresource == plan.Status {
 			t.Errorf("-want +got:\n%s", cmp.Diff(want, d.Spec.Template))
@@ -601,7 +601,7 @@ func TestCleanUp(t *testing.T) {
 	t.Run("DEP-46 not while a scale step is planned", func(t *testing.T) {
 		s := done(ptr.To[int32](0), rs{image: "a"})
 		s.ReplicaSets[1].Spec.Replicas = ptr.To[int32](4)
-		if got := lines(planRollout(now, s).Steps); len(got) != 1 || !strings.Contains(got[0], "4 -> 3") {
+		if got := lines(rolledOut(now, s).Steps); len(got) != 1 || !strings.Contains(got[0], "4 -> 3") {
 			t.Errorf("got %v", got)
 		}
 	})

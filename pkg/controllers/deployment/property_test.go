@@ -163,7 +163,7 @@ func TestNeverExceedsSurge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
 		r := sortOut(now, s)
-		before, after := planned(r, planRollout(now, s).Steps)
+		before, after := planned(r, rolledOut(now, s).Steps)
 		if most := max(r.replicas+r.surge, added(before)); added(after) > most {
 			t.Errorf("%d replicas, surge %d: %v -> %v", r.replicas, r.surge, before, after)
 		}
@@ -182,7 +182,7 @@ func TestNeverBelowAvailable(t *testing.T) {
 		if !slices.Contains([]course{rolling, paused, scaling}, r.course) {
 			t.Skip("neither a rolling update, nor paused, nor scaled")
 		}
-		_, after := planned(r, planRollout(now, s).Steps)
+		_, after := planned(r, rolledOut(now, s).Steps)
 		var was, left, others int64
 		for _, one := range r.sets() {
 			was += one.available
@@ -211,7 +211,7 @@ func tightenAny(t *rapid.T, d *appsv1.Deployment) {
 func TestSizesNonNegative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
-		_, after := planned(sortOut(now, s), planRollout(now, s).Steps)
+		_, after := planned(sortOut(now, s), rolledOut(now, s).Steps)
 		for name, n := range after {
 			if n < 0 {
 				t.Errorf("%s has size %d", name, n)
@@ -223,9 +223,9 @@ func TestSizesNonNegative(t *testing.T) {
 func TestWritesOncePerObject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
-		p := planRollout(now, s)
+		p := rolledOut(now, s)
 		assertOncePerObject(t, p.Steps)
-		r := reportStatus(now, s, did(p, nil))
+		r := statusAfter(now, s, did(p, nil))
 		if len(r.Steps) > 1 {
 			t.Errorf("a report of %d steps", len(r.Steps))
 		}
@@ -242,11 +242,11 @@ func TestIgnoresCacheOrder(t *testing.T) {
 		for _, rs := range s.ReplicaSets {
 			shuffled.Pods[rs.UID] = rapid.Permutation(s.Pods[rs.UID]).Draw(t, "pods in another order")
 		}
-		a, b := planRollout(now, s), planRollout(now, shuffled)
+		a, b := rolledOut(now, s), rolledOut(now, shuffled)
 		if !reflect.DeepEqual(a, b) {
 			t.Errorf("plans differ:\n%s", cmp.Diff(lines(a.Steps), lines(b.Steps)))
 		}
-		if !reflect.DeepEqual(reportStatus(now, s, did(a, nil)), reportStatus(now, shuffled, did(a, nil))) {
+		if !reflect.DeepEqual(statusAfter(now, s, did(a, nil)), statusAfter(now, shuffled, did(a, nil))) {
 			t.Errorf("reports differ")
 		}
 	})
@@ -268,11 +268,11 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 				cached.Pods[uid] = append(cached.Pods[uid], projected.ProjectPod(p))
 			}
 		}
-		a, b := planRollout(now, s), planRollout(now, cached)
+		a, b := rolledOut(now, s), rolledOut(now, cached)
 		if diff := cmp.Diff(lines(a.Steps), lines(b.Steps)); diff != "" {
 			t.Errorf("plans differ:\n%s", diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, did(a, nil)), reportStatus(now, cached, did(b, nil))); diff != "" {
+		if diff := cmp.Diff(statusAfter(now, s, did(a, nil)), statusAfter(now, cached, did(b, nil))); diff != "" {
 			t.Errorf("reports differ:\n%s", diff)
 		}
 	})
@@ -283,11 +283,11 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
 		back := plantest.Restored(t, s)
-		a, b := planRollout(now, s), planRollout(now, back)
+		a, b := rolledOut(now, s), rolledOut(now, back)
 		if diff := cmp.Diff(lines(a.Steps), lines(b.Steps)); diff != "" || a.Why != b.Why || a.Requeue != b.Requeue {
 			t.Errorf("plans differ:\n%s", diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, did(a, nil)), reportStatus(now, back, did(b, nil)), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(statusAfter(now, s, did(a, nil)), statusAfter(now, back, did(b, nil)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("reports differ:\n%s", diff)
 		}
 	})
@@ -302,12 +302,12 @@ func TestCountedOnce(t *testing.T) {
 		for _, rs := range s.ReplicaSets {
 			sharing.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], now)
 		}
-		a := planRollout(now, s)
+		a := rolledOut(now, s)
 		for range 2 {
-			if b := planRollout(now, sharing); !reflect.DeepEqual(a, b) {
+			if b := rolledOut(now, sharing); !reflect.DeepEqual(a, b) {
 				t.Errorf("plans differ:\n%s", cmp.Diff(lines(a.Steps), lines(b.Steps)))
 			}
-			if !reflect.DeepEqual(reportStatus(now, s, did(a, nil)), reportStatus(now, sharing, did(a, nil))) {
+			if !reflect.DeepEqual(statusAfter(now, s, did(a, nil)), statusAfter(now, sharing, did(a, nil))) {
 				t.Errorf("reports differ")
 			}
 		}
@@ -325,7 +325,7 @@ func TestLeavesInputAlone(t *testing.T) {
 		for uid, pods := range s.Pods {
 			before.Pods[uid] = plantest.Copies(pods)
 		}
-		reportStatus(now, s, did(planRollout(now, s), nil))
+		statusAfter(now, s, did(rolledOut(now, s), nil))
 		if diff := cmp.Diff(before, s); diff != "" {
 			t.Errorf("-before +after:\n%s", diff)
 		}
@@ -345,8 +345,8 @@ func TestConvergedPlanIsEmpty(t *testing.T) {
 		}
 		image := d.Spec.Template.Spec.Containers[0].Image
 		s := settled(snapshotWith(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...), now)
-		p := planRollout(now.Add(time.Hour), s)
-		if r := reportStatus(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
+		p := rolledOut(now.Add(time.Hour), s)
+		if r := statusAfter(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
 			t.Errorf("plans %v, reports %v, after %v", lines(p.Steps), lines(r.Steps), p.Requeue+r.Requeue)
 		}
 	})
@@ -422,8 +422,8 @@ func TestConvergesWithin(t *testing.T) {
 			s.fair(t)
 		}
 		snap, _ := s.observe()
-		p := planRollout(s.world.Now(), snap)
-		if r := reportStatus(s.world.Now(), snap, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
+		p := rolledOut(s.world.Now(), snap)
+		if r := statusAfter(s.world.Now(), snap, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
 			t.Errorf("ConvergedPlanIsEmpty: plans %v, reports %v", lines(p.Steps), lines(r.Steps))
 		}
 	})
@@ -481,7 +481,7 @@ func (s *simulation) chaos(t *rapid.T) {
 func (s *simulation) checkedLook(t *rapid.T) {
 	snap, _ := s.observe()
 	r := sortOut(s.world.Now(), snap)
-	before, after := planned(r, planRollout(s.world.Now(), snap).Steps)
+	before, after := planned(r, rolledOut(s.world.Now(), snap).Steps)
 	if most := max(r.replicas+r.surge, added(before)); added(after) > most {
 		t.Errorf("NeverExceedsSurge: %d replicas, surge %d: %v -> %v", r.replicas, r.surge, before, after)
 	}
@@ -511,8 +511,8 @@ func (s *simulation) converged() bool {
 	if _, timed := r.deadline(); timed {
 		done = done && reasonOf(d.Status.Conditions) == finished
 	}
-	p := planRollout(s.world.Now(), snap)
-	return done && p.Empty() && reportStatus(s.world.Now(), snap, plan.Outcome{}).Empty()
+	p := rolledOut(s.world.Now(), snap)
+	return done && p.Empty() && statusAfter(s.world.Now(), snap, plan.Outcome{}).Empty()
 }
 
 // TestNeverBelowAvailableInTheWorld: with caches of any age, updates to new images never leave fewer pods available
@@ -570,7 +570,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add(int32(math.MaxInt32), "9223372036854775807", "2147483647", "1", "\x00", "99999999999999999999")
 	f.Fuzz(func(t *testing.T, replicas int32, revision, desired, most, history, rollback string) {
 		s := seen(replicas, revision, desired, most, history, rollback)
-		p := planRollout(now, s)
+		p := rolledOut(now, s)
 		r := sortOut(now, s)
 		before, after := planned(r, p.Steps)
 		if added(after) > max(r.replicas+r.surge, added(before)) {
@@ -582,7 +582,7 @@ func FuzzAnnotations(f *testing.F) {
 				t.Errorf("a history of %d characters", len(c.New.GetAnnotations()[historyAnnotation]))
 			}
 		}
-		reportStatus(now, s, did(p, nil))
+		statusAfter(now, s, did(p, nil))
 	})
 }
 
@@ -599,6 +599,6 @@ func FuzzBounds(f *testing.F) {
 		if surge < 0 || surge > math.MaxInt32 || unavailable < 0 || unavailable > n || surge+unavailable == 0 && n > 0 {
 			t.Errorf("%d replicas: surge %d, unavailable %d", n, surge, unavailable)
 		}
-		planRollout(now, snapshotWith(d, rs{image: "v1", size: 3, ready: 2}, rs{image: "v2", size: 1}))
+		rolledOut(now, snapshotWith(d, rs{image: "v1", size: 3, ready: 2}, rs{image: "v2", size: 1}))
 	})
 }

@@ -15,15 +15,14 @@ import (
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
 // something differs (DEP-64..76). What users wait for is written at once; progress is debounced while things move.
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
-	r := sortOut(now, s)
+func reportStatus(_ time.Time, _ snapshot, r *rollout, did plan.Outcome) plan.Plan {
 	if did.Stopped || r.course == blocked || r.course == adopting || r.unsure(did) {
 		return plan.Plan{}
 	}
 	if r.course == selectsAll {
 		return r.reportSelectsAll()
 	}
-	r.learn(did)
+	r = r.after(did)
 	status := r.status()
 	status.Conditions = r.conditions(&status, did)
 	r.next = 0 // what the pods need is in the plan
@@ -77,8 +76,17 @@ func (r *rollout) unsure(did plan.Outcome) bool {
 	})
 }
 
-// learn sees the ReplicaSets as the plan has left them.
-func (r *rollout) learn(did plan.Outcome) {
+// after returns the rollout with the ReplicaSets as the plan has left them.
+func (of *rollout) after(did plan.Outcome) *rollout {
+	copied := *of
+	r := &copied
+	if r.new != nil {
+		r.new = ptr.To(*r.new)
+	}
+	r.old = slices.Clone(r.old)
+	for i, s := range r.old {
+		r.old[i] = ptr.To(*s)
+	}
 	for _, result := range did.Results {
 		rs, ok := result.Object.(*appsv1.ReplicaSet)
 		if !ok || result.Err != nil {
@@ -95,6 +103,7 @@ func (r *rollout) learn(did plan.Outcome) {
 			}
 		}
 	}
+	return r
 }
 
 // status counts (DEP-64). The numbers are those that the ReplicaSets' statuses will show: there is no need to wait for
@@ -135,7 +144,6 @@ func (r *rollout) collisions() *int32 {
 // through the status subresource, where it does not count as a change of the spec (DEP-17).
 func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bool) {
 	if !r.behind() || did.Err != nil { // the ReplicaSet may not have got it
-
 		return r.d.Annotations, false
 	}
 	all = map[string]string{}

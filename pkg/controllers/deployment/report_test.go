@@ -102,7 +102,7 @@ func TestCounts(t *testing.T) {
 		{"DEP-64 no ReplicaSet yet", snapshotWith(web(3)), appsv1.DeploymentStatus{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := *reported(t, c.scene, reportStatus(now, c.scene, plan.Outcome{}))
+			got := *reported(t, c.scene, statusAfter(now, c.scene, plan.Outcome{}))
 			got.Conditions = nil
 			c.want.ObservedGeneration = 1
 			if c.want.TerminatingReplicas == nil {
@@ -165,7 +165,7 @@ func TestConditions(t *testing.T) {
 		{"DEP-4.9 an unknown strategy: nothing is judged", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Canary" }, knows(updated, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, full), available + "Progressing=True/ReplicaSetUpdated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status := reported(t, c.scene, reportStatus(now, c.scene, plan.Outcome{}))
+			status := reported(t, c.scene, statusAfter(now, c.scene, plan.Outcome{}))
 			if got := says(status); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -196,7 +196,7 @@ func brought(s snapshot) snapshot {
 func TestMessagesAndTimes(t *testing.T) {
 	hour := now.Add(-time.Hour)
 	one := func(s snapshot, kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
-		return *find(reported(t, s, reportStatus(now, s, plan.Outcome{})).Conditions, kind)
+		return *find(reported(t, s, statusAfter(now, s, plan.Outcome{})).Conditions, kind)
 	}
 	old := rs{image: "v1", size: 3, ready: 3}
 	for _, c := range []struct {
@@ -225,7 +225,7 @@ func TestMessagesAndTimes(t *testing.T) {
 	}
 	t.Run("DEP-66 a changed condition moves to the end", func(t *testing.T) {
 		s := snapshotWith(web(3, knows(updated, hour, "1", 4, 3, 4, 4)), rs{image: "v2", size: 3, ready: 3})
-		list := reported(t, s, reportStatus(now, s, plan.Outcome{})).Conditions
+		list := reported(t, s, statusAfter(now, s, plan.Outcome{})).Conditions
 		if len(list) != 2 || list[1].Type != appsv1.DeploymentProgressing {
 			t.Errorf("got %v", list)
 		}
@@ -256,7 +256,7 @@ func TestReplicaFailure(t *testing.T) {
 	}
 	stored := func(s snapshot) snapshot { return settled(s, now) }
 	failure := func(s snapshot, did plan.Outcome) *appsv1.DeploymentCondition {
-		return find(reported(t, s, reportStatus(now, s, did)).Conditions, appsv1.DeploymentReplicaFailure)
+		return find(reported(t, s, statusAfter(now, s, did)).Conditions, appsv1.DeploymentReplicaFailure)
 	}
 	early, late := plantest.Epoch.Add(time.Minute), plantest.Epoch.Add(time.Hour)
 	t.Run("DEP-68 copied, the new one's first", func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestReplicaFailure(t *testing.T) {
 		if got := failure(s, plan.Outcome{}); got == nil || got.Message != "second" {
 			t.Errorf("got %+v", got)
 		}
-		if p := reportStatus(now, s, plan.Outcome{}); p.Report.Quiet != 0 {
+		if p := statusAfter(now, s, plan.Outcome{}); p.Report.Quiet != 0 {
 			t.Errorf("debounced for %v", p.Report.Quiet)
 		}
 	})
@@ -286,7 +286,7 @@ func TestReplicaFailure(t *testing.T) {
 		s := stored(snapshotWith(web(3), rs{image: "v2", size: 3, edit: fails("first", early)}))
 		s.ReplicaSets[0] = s.ReplicaSets[0].DeepCopy()
 		s.ReplicaSets[0].Status.Conditions = nil
-		if p := reportStatus(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Report.Quiet != 0 || p.Empty() {
+		if p := statusAfter(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Report.Quiet != 0 || p.Empty() {
 			t.Errorf("got %+v", p)
 		}
 	})
@@ -348,7 +348,7 @@ func TestOutcome(t *testing.T) {
 		{"DEP-51 rollback failed", snapshotWith(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), denied, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := reportStatus(now, c.scene, did(planRollout(now, c.scene), c.err))
+			p := statusAfter(now, c.scene, did(rolledOut(now, c.scene), c.err))
 			if c.want == "" {
 				if !p.Empty() {
 					t.Errorf("got %s", says(reported(t, c.scene, p)))
@@ -362,20 +362,20 @@ func TestOutcome(t *testing.T) {
 	}
 	t.Run("DEP-26 the message names the error", func(t *testing.T) {
 		s := snapshotWith(web(3, image("nginx:1.27")))
-		status := reported(t, s, reportStatus(now, s, did(planRollout(now, s), denied)))
+		status := reported(t, s, statusAfter(now, s, did(rolledOut(now, s), denied)))
 		want := `Failed to create new replica set "web-74f8f75d46": ` + denied.Error()
 		if got := find(status.Conditions, appsv1.DeploymentProgressing); got.Message != want {
 			t.Errorf("got %q", got.Message)
 		}
 	})
 	t.Run("DEP-5, DEP-26 a namespace that terminates: nothing is recorded", func(t *testing.T) {
-		if p := reportStatus(now, snapshotWith(web(3)), plan.Outcome{Stopped: true}); !p.Empty() {
+		if p := statusAfter(now, snapshotWith(web(3)), plan.Outcome{Stopped: true}); !p.Empty() {
 			t.Errorf("got %v", lines(p.Steps))
 		}
 	})
 	t.Run("DEP-27 the revision goes with it", func(t *testing.T) {
 		s := snapshotWith(web(3), rs{image: "v1", size: 3, ready: 3})
-		if got := lines(reportStatus(now, s, did(planRollout(now, s), nil)).Steps); !cmp.Equal(got, []string{"web status: revision=2"}) {
+		if got := lines(statusAfter(now, s, did(rolledOut(now, s), nil)).Steps); !cmp.Equal(got, []string{"web status: revision=2"}) {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -394,7 +394,7 @@ func TestRevisionOfDeployment(t *testing.T) {
 		{"DEP-17 without new ReplicaSet it stays", snapshotWith(web(3, pausedNow, note(revisionAnnotation, "4")), rs{image: "v1", size: 3, ready: 3}), []string{"web status:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, lines(reportStatus(now, c.scene, plan.Outcome{}).Steps)); diff != "" {
+			if diff := cmp.Diff(c.want, lines(statusAfter(now, c.scene, plan.Outcome{}).Steps)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -403,7 +403,7 @@ func TestRevisionOfDeployment(t *testing.T) {
 
 func TestSelectsAll(t *testing.T) {
 	s := snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{}; d.Generation = 4 }))
-	p := reportStatus(now, s, plan.Outcome{})
+	p := statusAfter(now, s, plan.Outcome{})
 	want := []string{"web status: [Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.]"}
 	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Report.Quiet != 0 {
 		t.Errorf("DEP-79 -want +got:\n%s", diff)
@@ -412,7 +412,7 @@ func TestSelectsAll(t *testing.T) {
 		t.Errorf("DEP-4.2 got %+v", got)
 	}
 	s.Deployment.Status.ObservedGeneration = 4
-	if p := reportStatus(now, s, plan.Outcome{}); !p.Empty() {
+	if p := statusAfter(now, s, plan.Outcome{}); !p.Empty() {
 		t.Errorf("DEP-4.2 said twice: %v", lines(p.Steps))
 	}
 }
@@ -432,7 +432,7 @@ func TestCollisionCount(t *testing.T) {
 		{"DEP-64e the name is free", snapshotWith(web(3, counted(7))), ptr.To[int32](7)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := reportStatus(now, c.scene, did(planRollout(now, c.scene), nil))
+			p := statusAfter(now, c.scene, did(rolledOut(now, c.scene), nil))
 			if got := reported(t, c.scene, p).CollisionCount; !ptr.Equal(got, c.want) {
 				t.Errorf("got %v", got)
 			}
@@ -444,7 +444,7 @@ func TestCollisionCount(t *testing.T) {
 	t.Run("DEP-48 Recreate that still waits: the name does not matter yet", func(t *testing.T) {
 		s := snapshotWith(web(3, recreate), rs{image: "v1", terminating: 1})
 		s.NameConflict = taken(web(3, recreate), foreign).NameConflict
-		if got := reported(t, s, reportStatus(now, s, plan.Outcome{})).CollisionCount; got != nil {
+		if got := reported(t, s, statusAfter(now, s, plan.Outcome{})).CollisionCount; got != nil {
 			t.Errorf("got %d", *got)
 		}
 	})
@@ -481,7 +481,7 @@ func TestDebounce(t *testing.T) {
 		{"deleting, pods go: debounced", snapshotWith(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, time.Second},
 	} {
 		t.Run("DEP-65 "+c.name, func(t *testing.T) {
-			p := planRollout(now, c.scene)
+			p := rolledOut(now, c.scene)
 			if !p.Empty() != c.wrote && !strings.Contains(c.name, "debounced") {
 				t.Fatalf("plans %v", lines(p.Steps))
 			}
@@ -489,7 +489,7 @@ func TestDebounce(t *testing.T) {
 			if c.wrote {
 				outcome = did(p, nil)
 			}
-			r := reportStatus(now, c.scene, outcome)
+			r := statusAfter(now, c.scene, outcome)
 			if r.Report.Longest != c.want || r.Empty() {
 				t.Errorf("debounced for %v, want %v: %v", r.Report.Longest, c.want, says(reported(t, c.scene, r)))
 			}
@@ -497,7 +497,7 @@ func TestDebounce(t *testing.T) {
 	}
 	t.Run("DEP-65, DEP-48 unchanged: no write", func(t *testing.T) {
 		s := settled(snapshotWith(web(3), rs{image: "v1"}, full), now)
-		if p := reportStatus(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || p.Requeue != 0 {
+		if p := statusAfter(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || p.Requeue != 0 {
 			t.Errorf("got %v after %v", lines(p.Steps), p.Requeue)
 		}
 	})
@@ -518,8 +518,8 @@ func TestMoving(t *testing.T) {
 		{"a ReplicaSet's status is behind", snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3, edit: behind}), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			first := reportStatus(now, c.scene, plan.Outcome{})
-			again := reportStatus(now, settled(c.scene, now), plan.Outcome{})
+			first := statusAfter(now, c.scene, plan.Outcome{})
+			again := statusAfter(now, settled(c.scene, now), plan.Outcome{})
 			if first.Progressing != c.want || again.Progressing != c.want || !again.Empty() {
 				t.Errorf("moving %v, having reported %v (%v), want %v", first.Progressing, again.Progressing, lines(again.Steps), c.want)
 			}
@@ -545,7 +545,7 @@ func TestDeadlineTimer(t *testing.T) {
 		{"DEP-74b a finished one with a pod that is not available needs none", snapshotWith(web(3, knows(finished, now.Add(-time.Hour), "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 2, pending: 1}), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := reportStatus(now, c.scene, plan.Outcome{}).Requeue; got != c.want {
+			if got := statusAfter(now, c.scene, plan.Outcome{}).Requeue; got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -75,7 +75,6 @@ func (s *simulation) observe() (snapshot, bool) {
 			snap.NameConflict = rs
 		}
 	}
-	s.seen = s.seen.renewed(sortOut(s.world.Now(), snap))
 	snap.Seen = s.seen
 	return snap, true
 }
@@ -86,19 +85,20 @@ func (s *simulation) look() (wrote int, next time.Duration, err error) {
 	if !ok {
 		return 0, 0, nil
 	}
-	p := planRollout(s.world.Now(), snap)
+	r, p := planRollout(s.world.Now(), snap)
+	s.seen = r.Seen
 	did := s.world.Apply(p)
 	s.cache.Learn(did)
 	wrote, next, err = len(did.Results), p.Requeue, did.Err
 	if errors.Is(err, plan.ErrStale) || apierrors.IsConflict(err) {
 		return wrote, next, err
 	}
-	r := reportStatus(s.world.Now(), snap, did)
-	next = plan.Sooner(next, r.Requeue)
-	if wait := s.debounce(r); wait > 0 {
+	rep := reportStatus(s.world.Now(), snap, r, did)
+	next = plan.Sooner(next, rep.Requeue)
+	if wait := s.debounce(rep); wait > 0 {
 		return wrote, plan.Sooner(next, wait), err
 	}
-	told := s.world.Apply(r)
+	told := s.world.Apply(rep)
 	s.cache.Learn(told)
 	s.note()
 	if err == nil {

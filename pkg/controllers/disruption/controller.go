@@ -36,21 +36,21 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.mapper, k.verifier = c.Clients.Mapper(), c.Shared.Verifier
 	return reconcile.Together(
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, notes, memory]{
-			Name:     "disruption", // of the queue (DIS-1)
-			Workers:  int(o.Workers),
-			Kinds:    []string{k.budgets.Kind().Kind},
-			Watches:  k.watches(),
-			Observe:  k.observe,
-			Remember: remember,
-			Owner:    func(s snapshot) plan.Object { return s.Budget },
-			Plan:     planEvents,
-			Report:   reconcile.ReportOnly[snapshot, notes](reportStatus),
-			Live:     k.live,
+			Name:      "disruption", // of the queue (DIS-1)
+			Workers:   int(o.Workers),
+			Explained: []string{k.budgets.Kind().Kind},
+			Watches:   k.watches(),
+			Observe:   k.observe,
+			Remember:  remember,
+			Owner:     func(s snapshot) plan.Object { return s.Budget },
+			Plan:      planEvents,
+			Report:    reconcile.ReportOnly[snapshot, notes](reportStatus),
+			Live:      k.live,
 		}),
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, struct{}, podMemory]{
-			Name:    "stale_pod_disruption",
-			Workers: int(o.Workers),
-			Kinds:   []string{k.pods.Kind().Kind},
+			Name:      "stale_pod_disruption",
+			Workers:   int(o.Workers),
+			Explained: []string{k.pods.Kind().Kind},
 			Watches: []reconcile.Watch{
 				k.pods.Watch(k.enqueuedPod),
 				k.budgets.Watch(informers.None),

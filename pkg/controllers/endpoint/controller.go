@@ -28,7 +28,7 @@ func New(o Options) manager.Controller {
 		Flags:   &o,
 		Rights:  Rights,
 		Init:    o.init,
-		Off:     o.initCleanup,
+		Instead: o.initCleanup,
 	}
 }
 
@@ -43,9 +43,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k := &caches{services: services, endpoints: stored, pods: pods, large: largeService}
 	batchPeriod := func(plan.Key) time.Duration { return o.BatchPeriod }
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, found, memory]{
-		Name:    "endpoint", // of the queue (CI-33)
-		Workers: int(o.Workers),
-		Kinds:   []string{"Service", "Endpoints"},
+		Name:      "endpoint", // of the queue (CI-33)
+		Workers:   int(o.Workers),
+		Explained: []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
 			services.Watch(informers.Itself, informers.WithResync, informers.WithChanges), // a resync has all pods looked at
 			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod), informers.WithNews),

@@ -22,6 +22,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -48,7 +49,7 @@ func newRealCaches(t failer, objects ...plan.Object) *caches {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	client, err := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected)
+	client, err := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected.(*projection.Projection))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

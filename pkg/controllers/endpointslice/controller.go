@@ -48,9 +48,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
 	after := func(d time.Duration) func(plan.Key) time.Duration { return func(plan.Key) time.Duration { return d } }
 	return reconcile.New(c.Shared, c.Access.TellStale(own.stale), reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "endpoint_slice", // of the queue (EPS-4)
-		Workers: int(o.Workers),
-		Kinds:   []string{"Service"},
+		Name:      "endpoint_slice", // of the queue (EPS-4)
+		Workers:   int(o.Workers),
+		Explained: []string{"Service"},
 		Watches: []reconcile.Watch{
 			services.Watch(own.itself, informers.WithResync, informers.WithChanges), // a resync has all pods looked at
 			pods.Watch(k.enqueuedByPod, informers.WithDelay(after(o.BatchPeriod)), informers.WithNews),

@@ -45,9 +45,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "endpoint_slice_mirroring", // of the queue (EPS-4)
-		Workers: int(o.Workers),
-		Kinds:   []string{"Endpoints"},
+		Name:      "endpoint_slice_mirroring", // of the queue (EPS-4)
+		Workers:   int(o.Workers),
+		Explained: []string{"Endpoints"},
 		Watches: []reconcile.Watch{
 			stored.Watch(k.enqueuedByEndpoints, informers.WithResync),
 			services.Watch(enqueuedByService),

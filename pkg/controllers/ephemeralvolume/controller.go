@@ -39,15 +39,15 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
-		Name:     "ephemeral_volume", // of the queue
-		Workers:  int(o.Workers),
-		Kinds:    []string{pods.Kind().Kind},
-		Watches:  []reconcile.Watch{pods.Watch(enqueuedByPod), claims.Watch(k.enqueuedByClaim)},
-		Observe:  k.observe,
-		Owner:    func(s snapshot) plan.Object { return s.Pod },
-		Live:     live,
-		Plan:     planClaims,
-		Remember: reconcile.RememberOutcome(remember),
-		Applied:  own.applied,
+		Name:      "ephemeral_volume", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{pods.Kind().Kind},
+		Watches:   []reconcile.Watch{pods.Watch(enqueuedByPod), claims.Watch(k.enqueuedByClaim)},
+		Observe:   k.observe,
+		Owner:     func(s snapshot) plan.Object { return s.Pod },
+		Live:      live,
+		Plan:      planClaims,
+		Remember:  reconcile.RememberOutcome(remember),
+		Applied:   own.applied,
 	}), nil
 }

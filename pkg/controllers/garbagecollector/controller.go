@@ -25,7 +25,7 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.enabled {
-		return nil, manager.Skip("--enable-garbage-collector=false")
+		return nil, manager.Off{Why: "--enable-garbage-collector=false"}
 	}
 	clients, err := c.Clients.Faster(2, 1) // twice the requests, as the original may make
 	if err != nil {

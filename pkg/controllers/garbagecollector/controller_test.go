@@ -37,7 +37,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("no workers: %v", errs)
 	}
 	r, err := c.Init(manager.Context{})
-	if reason, skipped := manager.Skipped(err); r != nil || !skipped || reason != "--enable-garbage-collector=false" {
+	if off := (manager.Off{Why: "--enable-garbage-collector=false"}); r != nil || err != off {
 		t.Errorf("switched off: %v, %v", r, err)
 	}
 }

@@ -40,7 +40,7 @@ const (
 // runner runs the garbage collector.
 type runner struct {
 	client     client.Client
-	mapper     executor.Mapper
+	mapper     client.KindMapper
 	executor   *executor.Executor
 	events     record.EventRecorder
 	records    *explain.Records

@@ -47,11 +47,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:    "horizontalpodautoscaler", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{k.autoscalers.Kind().Kind},
-		Watches: k.watches(own),
-		Period:  o.SyncPeriod,
+		Name:      "horizontalpodautoscaler", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{k.autoscalers.Kind().Kind},
+		Watches:   k.watches(own),
+		Period:    o.SyncPeriod,
 		Source: func(ctx context.Context, _ func(plan.Key)) {
 			own.begin(k.autoscalers.All())
 			<-ctx.Done()

@@ -74,9 +74,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
 	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:    "job",
-		Workers: int(o.Workers),
-		Kinds:   []string{jobKind.Kind},
+		Name:      "job",
+		Workers:   int(o.Workers),
+		Explained: []string{jobKind.Kind},
 		Watches: []reconcile.Watch{
 			jobs.Watch(own.itself, informers.WithResync),
 			pods.Watch(own.counting(owners.Enqueues)),
@@ -90,9 +90,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Live:     live,
 	})
 	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}, struct{}]{
-		Name:    "job_orphan_pod",
-		Workers: int(o.Workers),
-		Kinds:   []string{podKind.Kind},
+		Name:      "job_orphan_pod",
+		Workers:   int(o.Workers),
+		Explained: []string{podKind.Kind},
 		Watches: []reconcile.Watch{
 			pods.Watch(k.orphansByPod, informers.WithResync),
 			jobs.Watch(k.orphansByJob),

@@ -43,7 +43,7 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 			keys = append(keys, plan.KeyOf(pod))
 		}
 	}
-	selector, err := selectorOf(job)
+	selector, err := plan.Selector(job.Spec.Selector)
 	if err != nil {
 		return keys
 	}

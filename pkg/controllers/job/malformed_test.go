@@ -48,7 +48,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
 		}
-		if _, err := selectorOf(j); err != nil && !p.Empty() {
+		if _, err := plan.Selector(j.Spec.Selector); err != nil && !p.Empty() {
 			t.Errorf("selector %v: %v", j.Spec.Selector, p.Why)
 		}
 		reportStatus(now, s, plan.Outcome{})

@@ -50,7 +50,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 
 // live names the pods that a previous leader may have created, counted or deleted.
 func live(s snapshot) []reconcile.Live {
-	selector, err := selectorOf(s.Job)
+	selector, err := plan.Selector(s.Job.Spec.Selector)
 	if err != nil || leftAlone(s.Job) {
 		return nil
 	}

@@ -37,7 +37,7 @@ func planPods(now time.Time, s view) plan.Plan {
 			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
-	if len(adopted(s.ownership)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
+	if len(plan.Adopted(s.ownership)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
 	p.Steps = slices.Concat(s.ownership, untrackCounted(s, p.Steps))
@@ -54,9 +54,12 @@ func untrackCounted(s view, steps []plan.Step) []plan.Step {
 	if len(steps) > 0 {
 		each.Sequences = append(each.Sequences, steps)
 	}
-	adopted, written := adopted(s.ownership), written(steps)
+	written := written(steps)
+	for _, o := range plan.Adopted(s.ownership) {
+		written[o.GetUID()] = true
+	}
 	for _, p := range s.counted {
-		if adopted[p.UID] || written[p.UID] || s.mustStay(p) { // no reconcile writes an object twice
+		if written[p.UID] || s.mustStay(p) { // no reconcile writes an object twice
 			continue
 		}
 		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})

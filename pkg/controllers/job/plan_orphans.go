@@ -57,7 +57,7 @@ func adopts(j *batchv1.Job, orphan *corev1.Pod) bool {
 			return false
 		}
 	}
-	selector, err := selectorOf(j)
+	selector, err := plan.Selector(j.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(orphan.Labels))
 }
 

@@ -16,10 +16,10 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -312,7 +312,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	})
 }
 
-var narrow = sync.OnceValues(func() (*projection.Projection, error) { return managertest.Projection(New(Options{})) })
+var narrow = sync.OnceValues(func() (informers.Projection, error) { return managertest.Projection(New(Options{})) })
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

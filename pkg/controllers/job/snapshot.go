@@ -44,7 +44,7 @@ func newView(now time.Time, of snapshot) view {
 	if leftAlone(s.Job) {
 		return s
 	}
-	if s.selector, s.invalid = selectorOf(s.Job); s.invalid == nil {
+	if s.selector, s.invalid = plan.Selector(s.Job.Spec.Selector); s.invalid == nil {
 		s.mine, s.ownership = claim(s)
 		s.counts = newCounts(s)
 	}

@@ -40,7 +40,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:             "namespace",
 		Workers:          int(o.Workers),
-		Kinds:            []string{"Namespace"},
+		Explained:        []string{"Namespace"},
 		Watches:          []reconcile.Watch{cached.Watch(terminating)},
 		Observe:          observer.observe,
 		Remember:         remember,

@@ -28,7 +28,7 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.Allocate {
-		return nil, manager.Skip("nodes get no ranges of addresses, see --allocate-node-cidrs")
+		return nil, manager.Off{Why: "nodes get no ranges of addresses, see --allocate-node-cidrs"}
 	}
 	pools, err := o.pools()
 	if err != nil {

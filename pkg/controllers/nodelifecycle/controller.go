@@ -47,9 +47,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
-		Name:    "node_lifecycle_controller", // of the queue
-		Workers: workers,
-		Kinds:   []string{nodes.Kind().Kind},
+		Name:      "node_lifecycle_controller", // of the queue
+		Workers:   workers,
+		Explained: []string{nodes.Kind().Kind},
 		Watches: []reconcile.Watch{
 			k.zones.Follow(nodes.Watch(k.enqueuedByNode, informers.WithLatest)),
 			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(k.untilRenewalMatters)),

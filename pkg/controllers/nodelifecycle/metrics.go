@@ -2,11 +2,10 @@ package nodelifecycle
 
 import (
 	"context"
-	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -15,7 +14,7 @@ const subsystem = "node_collector"
 // collectors are the metrics of this controller (NL-60, NL-61).
 type collectors struct {
 	evictions               *metrics.CounterVec
-	health, size, unhealthy *zoneGauge
+	health, size, unhealthy *gauge.Gauge
 }
 
 func newCollectors(k *caches) collectors {
@@ -43,27 +42,13 @@ func (c collectors) applied(_ context.Context, s snapshot, d decision, did, _ pl
 	}
 }
 
-// zoneGauge has a value for each zone, which is asked for when it is collected.
-type zoneGauge struct {
-	*metrics.GaugeVec
-	caches *caches
-	value  func(sums) float64
-	mu     sync.Mutex // held while the values are set and read
-}
-
-func (k *caches) gauge(name, help string, value func(sums) float64) *zoneGauge {
+// gauge returns one that has a value for each zone.
+func (k *caches) gauge(name, help string, value func(sums) float64) *gauge.Gauge {
 	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
-	return &zoneGauge{GaugeVec: metrics.NewGaugeVec(opts, []string{"zone"}), caches: k, value: value}
-}
-
-// Collect implements prometheus.Collector.
-func (g *zoneGauge) Collect(out chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Reset()
-	zones, _ := g.caches.zones.Get()
-	for name, members := range zones {
-		g.WithLabelValues(name).Set(g.value(members.sums))
-	}
-	g.GaugeVec.Collect(out)
+	return gauge.OnCollect(opts, []string{"zone"}, func(v *metrics.GaugeVec) {
+		zones, _ := k.zones.Get()
+		for name, members := range zones {
+			v.WithLabelValues(name).Set(value(members.sums))
+		}
+	})
 }

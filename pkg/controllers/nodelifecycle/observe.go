@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/cluster"
@@ -33,7 +32,7 @@ type caches struct {
 	zones  *cluster.Value[zones]
 	limits Options
 	blind  blind
-	clock  *clock.Clock
+	clock  reconcile.Clock
 }
 
 func (k *caches) newZones() *cluster.Value[zones] {

@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,66 +73,116 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	if s.Node == nil {
 		return d, farewell(s)
 	}
+	d.Memory.note(now, s)
+	w := &planner{snapshot: s, now: now, decision: &d, node: s.Node, steps: announce(s, &d)}
+	w.planStatus()
+	// Its taints and its pods do not wait for one another: a webhook that refuses the one may run on the node.
+	taints, marks := w.planTaints(), w.planPods()
+	switch {
+	case len(marks) > 0:
+		w.steps = append(w.steps, plan.Each{Sequences: append(taints, marks...)})
+	case len(taints) > 0:
+		w.steps = append(w.steps, taints[0]...)
+	}
+	return d, plan.Plan{Steps: w.steps, Requeue: w.next, Why: cmp.Or(strings.Join(w.why, "; "), "it is as it should be")}
+}
+
+// planner is what planNode knows while it decides.
+type planner struct {
+	snapshot
+	now      time.Time
+	decision *decision
+	node     *corev1.Node // as its status is after this reconcile
+
+	steps []plan.Step
+	why   []string
+	next  time.Duration // until the node is looked at again; zero for never
+}
+
+// note remembers since when a node is not ready, and how all zones do.
+func (m *memory) note(now time.Time, s snapshot) {
 	if c := ready(s.Node); c == nil || c.Status == corev1.ConditionTrue {
-		d.Memory.Unready = time.Time{}
-	} else if d.Memory.Unready.IsZero() {
-		d.Memory.Unready = now
+		m.Unready = time.Time{}
+	} else if m.Unready.IsZero() {
+		m.Unready = now
 	}
 	if s.Zone.Known {
-		if s.Memory.AllDown && !s.Zone.AllDown {
-			d.Memory.Recovered = now
+		if m.AllDown && !s.Zone.AllDown {
+			m.Recovered = now
 		}
-		d.Memory.AllDown = s.Zone.AllDown
+		m.AllDown = s.Zone.AllDown
 	}
-	var why []string
-	p.Steps = announce(s, &d)
-	node := s.Node
-	if silent, left := silence(now, s); left > 0 {
-		p.Requeue = left
-	} else if !s.Memory.Proved {
-		p.Requeue = readAgain
-		why = append(why, fmt.Sprintf("it has given no sign of life for %s, but %s", silent.Round(time.Second), s.Unread))
-	} else if after := unknown(now, node); after != nil {
-		d.Unknown = nodes.Ready(node)
-		why = append(why, fmt.Sprintf("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second)))
-		if s.Unread != "" {
-			why = append(why, s.Unread)
-		}
-		p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life"})
-		if d.Unknown {
-			p.Steps = append(p.Steps, event(node, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name)))
-		}
-		node = after
-	}
-	// Its taints and its pods do not wait for one another: a webhook that refuses the one may run on the node.
-	var each plan.Each
-	if after, wait, says := withTaints(now, s, node, &d); after != nil || wait > 0 {
-		if after != nil {
-			// The version guards the taints of others (NL-23), as the list is written as a whole.
-			version := !sameTaints(node.Spec.Taints, after.Spec.Taints)
-			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: node, New: after, Unowned: true, Version: version, Why: says}})
-		}
-		why, p.Requeue = append(why, says), plan.Sooner(p.Requeue, wait)
-	}
-	marks, wait := markPods(now, s, node, &d)
-	if len(marks) > 0 {
-		d.Marked = len(marks)
-		each.Sequences = append(each.Sequences, marks...)
-		why = append(why, fmt.Sprintf("%d of its pods are no longer ready", len(marks)))
-	}
+}
+
+// planStatus declares a node Unknown that gives no sign of life:
+//
+//	signs of life                   conditions       what is done
+//	some, within the grace period   any              look again when that is over
+//	none, but the Lease is unread   any              read it again soon
+//	none                            not Unknown      all become Unknown, with an event if it was ready
+//	none                            all Unknown      nothing
+func (w *planner) planStatus() {
+	silent, left := silence(w.now, w.snapshot)
 	switch {
-	case len(each.Sequences) == 1 && len(marks) == 0:
-		p.Steps = append(p.Steps, each.Sequences[0]...)
-	case len(each.Sequences) > 0:
-		p.Steps = append(p.Steps, each)
+	case left > 0:
+		w.next = left
+	case !w.Memory.Proved:
+		w.next = readAgain
+		w.say("it has given no sign of life for %s, but %s", silent.Round(time.Second), w.Unread)
+	default:
+		if after := unknown(w.now, w.Node); after != nil {
+			w.say("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second))
+			w.declareUnknown(after)
+		}
+	}
+}
+
+func (w *planner) declareUnknown(after *corev1.Node) {
+	if w.Unread != "" {
+		w.say("%s", w.Unread)
+	}
+	w.steps = append(w.steps, plan.Change{
+		Old: w.Node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life",
+	})
+	if c := ready(w.Node); c != nil && c.Status == corev1.ConditionTrue {
+		w.decision.Unknown = true
+		message := fmt.Sprintf("Node %s status is now: NodeNotReady", w.Name)
+		w.steps = append(w.steps, event(w.Node, corev1.EventTypeNormal, "NodeNotReady", message))
+	}
+	w.node = after
+}
+
+// planTaints returns the sequence of steps that brings taints and labels to what they should be; none if they are.
+func (w *planner) planTaints() (sequences [][]plan.Step) {
+	after, wait, says := withTaints(w.now, w.snapshot, w.node, w.decision)
+	if after == nil && wait <= 0 {
+		return nil
+	}
+	w.say("%s", says)
+	w.next = plan.Sooner(w.next, wait)
+	if after == nil {
+		return nil
+	}
+	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints) // it guards the taints of others (NL-23), as the list is written as a whole
+	return [][]plan.Step{{plan.Change{Old: w.node, New: after, Unowned: true, Version: version, Why: says}}}
+}
+
+// planPods returns a sequence of steps for each pod that is marked as not ready.
+func (w *planner) planPods() [][]plan.Step {
+	marks, wait := markPods(w.now, w.snapshot, w.node, w.decision)
+	if w.decision.Marked = len(marks); len(marks) > 0 {
+		w.say("%d of its pods are no longer ready", len(marks))
 	}
 	if wait > 0 {
-		why, p.Requeue = append(why, "somebody says that pods of it are ready, which were marked before"), plan.Sooner(p.Requeue, wait)
+		w.say("somebody says that pods of it are ready, which were marked before")
+		w.next = plan.Sooner(w.next, wait)
 	}
-	if p.Why = strings.Join(why, "; "); p.Why == "" {
-		p.Why = "it is as it should be"
-	}
-	return d, p
+	return marks
+}
+
+// say adds to the reasons that people read.
+func (w *planner) say(format string, args ...any) {
+	w.why = append(w.why, fmt.Sprintf(format, args...))
 }
 
 // readAgain is when a Lease is read again that could not be read.

@@ -40,9 +40,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.Together(reconcile.New(c.Shared, c.Access, reconcile.Controller[claimSnapshot, claimDecision, claimMemory]{
-		Name:    "claims", // of the queue
-		Workers: claimWorkers,
-		Kinds:   []string{k.claims.Kind().Kind},
+		Name:      "claims", // of the queue
+		Workers:   claimWorkers,
+		Explained: []string{k.claims.Kind().Kind},
 		Watches: []reconcile.Watch{
 			k.claims.Watch(own.itself),
 			k.volumes.Watch(k.claimsByVolume),
@@ -58,9 +58,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Applied:  own.claimApplied,
 		Live:     k.liveClaim,
 	}), reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
-		Name:    "volumes", // of the queue
-		Workers: volumeWorkers,
-		Kinds:   []string{k.volumes.Kind().Kind},
+		Name:      "volumes", // of the queue
+		Workers:   volumeWorkers,
+		Explained: []string{k.volumes.Kind().Kind},
 		Watches: []reconcile.Watch{
 			k.volumes.Watch(own.volumeItself),
 			k.claims.Watch(k.volumesByClaim, informers.WithNews),

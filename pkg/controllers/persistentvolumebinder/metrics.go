@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -28,8 +28,8 @@ type collectors struct {
 	failures, oldFailures                    *metrics.CounterVec
 	adopted, adoptErrors                     *metrics.Counter
 	released                                 *metrics.Counter
-	volumes, bound, unbound, claims, waiting *gauge
-	oldest                                   *gauge // how long drivers have not answered
+	volumes, bound, unbound, claims, waiting *gauge.Gauge
+	oldest                                   *gauge.Gauge // how long drivers have not answered
 
 	mu       sync.Mutex
 	asked    map[types.UID]begun  // claims whose driver was asked
@@ -42,6 +42,8 @@ type begun struct {
 	driver string
 	at     time.Time
 }
+
+const collector = "pv_collector" // the subsystem of most gauges
 
 // The names of operations.
 const provisioning, deletion = "provision", "delete"
@@ -64,7 +66,7 @@ func newCollectors(k *caches) *collectors {
 		adopted:     counter("retroactive_storageclass_total", "Claims that got the default class after their creation.", metrics.ALPHA),
 		adoptErrors: counter("retroactive_storageclass_errors_total", "Claims that could not be given the default class.", metrics.ALPHA),
 		released:    counter("pv_binder_released_volumes_total", "Volumes that were released, because their claims are gone.", metrics.ALPHA),
-		volumes: k.gauge("total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"}, func(add func(float64, ...string)) {
+		volumes: count(collector, "total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"}, func(add func(float64, ...string)) {
 			for v := range k.volumes.All() {
 				add(1, countedAs(v), string(volumeMode(v.Spec.VolumeMode)))
 			}
@@ -75,8 +77,8 @@ func newCollectors(k *caches) *collectors {
 		waiting: k.claimGauge("unbound_pvc_count", "Claims that are not bound.", claim, false),
 		asked:   map[types.UID]begun{}, deleting: map[types.UID]begun{}, stopped: map[string]types.UID{},
 	}
-	c.oldest = &gauge{each: c.unanswered, GaugeVec: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: "pv_binder", Name: "oldest_request_seconds",
-		StabilityLevel: metrics.ALPHA, Help: "How long the claim has waited that has waited longest for a volume from the driver."}, []string{"driver"})}
+	c.oldest = count("pv_binder", "oldest_request_seconds", "How long the claim has waited that has waited longest for a volume from the driver.",
+		[]string{"driver"}, c.unanswered)
 	return c
 }
 
@@ -114,20 +116,16 @@ func (c *collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.took, c.failures, c.oldFailures, c.adopted, c.adoptErrors, c.released, c.volumes, c.bound, c.unbound, c.claims, c.waiting, c.oldest}
 }
 
-// gauge has a value for each combination of labels, which are counted when it is collected.
-type gauge struct {
-	*metrics.GaugeVec
-	each func(add func(n float64, labels ...string))
-	mu   sync.Mutex // held while the values are set and read
+// count returns a gauge of what a function adds up.
+func count(subsystem, name, help string, labels []string, each func(add func(n float64, labels ...string))) *gauge.Gauge {
+	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
+	return gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
+		each(func(n float64, labels ...string) { v.WithLabelValues(labels...).Add(n) })
+	})
 }
 
-func (k *caches) gauge(name, help string, labels []string, each func(add func(float64, ...string))) *gauge {
-	opts := &metrics.GaugeOpts{Subsystem: "pv_collector", Name: name, StabilityLevel: metrics.ALPHA, Help: help}
-	return &gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), each: each}
-}
-
-func (k *caches) volumeGauge(name, help string, bound bool) *gauge {
-	return k.gauge(name, help, []string{"storage_class"}, func(add func(float64, ...string)) {
+func (k *caches) volumeGauge(name, help string, bound bool) *gauge.Gauge {
+	return count(collector, name, help, []string{"storage_class"}, func(add func(float64, ...string)) {
 		for v := range k.volumes.All() {
 			if (v.Status.Phase == corev1.VolumeBound) == bound {
 				add(1, classOfVolume(v))
@@ -136,23 +134,14 @@ func (k *caches) volumeGauge(name, help string, bound bool) *gauge {
 	})
 }
 
-func (k *caches) claimGauge(name, help string, labels []string, bound bool) *gauge {
-	return k.gauge(name, help, labels, func(add func(float64, ...string)) {
+func (k *caches) claimGauge(name, help string, labels []string, bound bool) *gauge.Gauge {
+	return count(collector, name, help, labels, func(add func(float64, ...string)) {
 		for c := range k.claims.All() {
 			if class, _ := classOf(c); (c.Status.Phase == corev1.ClaimBound) == bound {
 				add(1, c.Namespace, class, ptr.Deref(c.Spec.VolumeAttributesClassName, ""))
 			}
 		}
 	})
-}
-
-// Collect implements prometheus.Collector.
-func (g *gauge) Collect(out chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Reset()
-	g.each(func(n float64, labels ...string) { g.WithLabelValues(labels...).Add(n) })
-	g.GaugeVec.Collect(out)
 }
 
 // countedAs is the plugin as the gauge of all volumes names it: drivers by that of CSI (MEND-26).

@@ -50,7 +50,8 @@ type volumeDecision struct {
 	Failed  bool // it cannot be deleted, and is Failed now
 }
 
-// planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim.
+// planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its helpers are given, in this
+// order, the snapshot, the decision and the plan up to there, and the volume as it is to be.
 func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
 	v := s.Volume
 	if v == nil {
@@ -64,7 +65,7 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 		p.Why = fmt.Sprintf("it is being bound again to the claim %s/%s", s.Claim.Namespace, s.Claim.Name)
 		return d, p
 	case ref == nil:
-		return phase(p, d, after, corev1.VolumeAvailable, "", "it is free")
+		return phase(d, p, after, corev1.VolumeAvailable, "", "it is free")
 	case ref.UID == "" && s.Claim != nil && takes(s.Claim, v):
 		p.Why = "it is being bound to the claim that it is reserved for"
 		return d, p
@@ -72,11 +73,11 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 		p.Why, p.Requeue = fmt.Sprintf("it is reserved for the claim %s/%s, which may be about to come", ref.Namespace, ref.Name), claimFollows
 		return d, p
 	case ref.UID == "":
-		return phase(p, d, after, corev1.VolumeAvailable, "", fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
+		return phase(d, p, after, corev1.VolumeAvailable, "", fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
 	case s.Claim != nil && s.Claim.UID == ref.UID:
-		return planClaimed(s, after, p)
+		return planClaimed(s, p, after)
 	}
-	return planOrphan(now, s, after, p)
+	return planOrphan(now, s, p, after)
 }
 
 // claimFollows is how long after its creation a volume is not told that it waits for the claim that it is reserved for: the two are often created
@@ -101,7 +102,7 @@ func takes(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 }
 
 // planClaimed is about a volume whose claim exists (PV-38, PV-39).
-func planClaimed(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d volumeDecision, _ plan.Plan) {
 	c, v := s.Claim, s.Volume
 	switch {
 	case c.Spec.VolumeName == v.Name:
@@ -115,10 +116,10 @@ func planClaimed(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) 
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
 		return d, p
 	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		return release(s, after, p, fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+		return release(s, p, after, fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 	}
 	p.Steps = change(nil, v, unbound(after), "", "its claim is bound to "+c.Spec.VolumeName)
-	return phase(p, d, unbound(after), corev1.VolumeAvailable, "", fmt.Sprintf("it is let go, as the claim %s/%s is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+	return phase(d, p, unbound(after), corev1.VolumeAvailable, "", fmt.Sprintf("it is let go, as the claim %s/%s is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 }
 
 // unbound returns the volume without what a controller has written of its claim (PV-39).
@@ -150,11 +151,11 @@ const lookAtHeld = 15 * time.Second
 
 // planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the claim is gone, or that another
 // one has its name (PV-37).
-func planOrphan(now time.Time, s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+func planOrphan(now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d volumeDecision, _ plan.Plan) {
 	v, ref := s.Volume, s.Volume.Spec.ClaimRef
 	d.Told = s.Memory.Told
 	if v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
-		return reclaim(s, after, p)
+		return reclaim(s, p, after)
 	}
 	held := s.HeldSince
 	if s.Tripped && held.IsZero() {
@@ -177,21 +178,23 @@ func planOrphan(now time.Time, s volumeSnapshot, after *corev1.PersistentVolume,
 		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace, ref.Name), late
 		return d, p
 	}
-	d, p = release(s, after, p, fmt.Sprintf("its claim %s/%s is gone", ref.Namespace, ref.Name))
+	d, p = release(s, p, after, fmt.Sprintf("its claim %s/%s is gone", ref.Namespace, ref.Name))
 	d.Freed = s.Tripped
 	return d, p
 }
 
-func release(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan, why string) (d volumeDecision, _ plan.Plan) {
+func release(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, why string) (d volumeDecision, _ plan.Plan) {
 	if s.Volume.Status.Phase == corev1.VolumeReleased || s.Volume.Status.Phase == corev1.VolumeFailed {
-		return reclaim(s, after, p)
+		return reclaim(s, p, after)
 	}
 	d.Release = true
-	return phase(p, d, after, corev1.VolumeReleased, "", why)
+	return phase(d, p, after, corev1.VolumeReleased, "", why)
 }
 
 // phase brings the status of a volume to a phase.
-func phase(p plan.Plan, d volumeDecision, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, message, why string) (volumeDecision, plan.Plan) {
+func phase(
+	d volumeDecision, p plan.Plan, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, message, why string,
+) (volumeDecision, plan.Plan) {
 	after := v.DeepCopy()
 	after.Status.Phase, after.Status.Message = phase, message
 	p.Steps = change(p.Steps, v, after, plan.Status, why)
@@ -200,7 +203,7 @@ func phase(p plan.Plan, d volumeDecision, v *corev1.PersistentVolume, phase core
 }
 
 // reclaim says what becomes of a volume that is Released (PV-50..57).
-func reclaim(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d volumeDecision, _ plan.Plan) {
 	v := s.Volume
 	by := v.Annotations[provisionedBy]
 	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil || has(after.Annotations, migratedTo)
@@ -213,19 +216,19 @@ func reclaim(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d v
 	case policy == corev1.PersistentVolumeReclaimDelete && external:
 		p.Why = "it is Released, and its driver deletes it"
 	case policy == corev1.PersistentVolumeReclaimDelete:
-		return fail(s, after, p, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
+		return fail(s, p, after, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
 	case policy == corev1.PersistentVolumeReclaimRecycle:
-		return fail(s, after, p, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
+		return fail(s, p, after, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 	default:
-		return fail(s, after, p, "VolumeUnknownReclaimPolicy", fmt.Sprintf("the reclaim policy %q is not known", policy))
+		return fail(s, p, after, "VolumeUnknownReclaimPolicy", fmt.Sprintf("the reclaim policy %q is not known", policy))
 	}
 	return d, p
 }
 
 // fail says that a volume cannot be reclaimed.
-func fail(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan, reason, message string) (d volumeDecision, _ plan.Plan) {
+func fail(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, reason, message string) (d volumeDecision, _ plan.Plan) {
 	d.Failed = s.Volume.Status.Phase != corev1.VolumeFailed
-	d, p = phase(p, d, after, corev1.VolumeFailed, message, "it is Failed: "+message)
+	d, p = phase(d, p, after, corev1.VolumeFailed, message, "it is Failed: "+message)
 	if s.Volume.Status.Phase == corev1.VolumeFailed && s.Volume.Status.Message == message {
 		return d, p // whoever has written that has also said it
 	}

@@ -45,13 +45,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{claims: claims, volumes: volumes}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:     "volume_expand", // of the queue
-		Workers:  int(o.Workers),
-		Kinds:    []string{claims.Kind().Kind},
-		Watches:  []reconcile.Watch{claims.Watch(enqueuedByClaim), volumes.Watch(k.enqueuedByVolume)},
-		Observe:  k.observe,
-		Owner:    func(s snapshot) plan.Object { return s.Claim },
-		Plan:     reconcile.PlanOnly(planHandOver),
-		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Name:      "volume_expand", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{claims.Kind().Kind},
+		Watches:   []reconcile.Watch{claims.Watch(enqueuedByClaim), volumes.Watch(k.enqueuedByVolume)},
+		Observe:   k.observe,
+		Owner:     func(s snapshot) plan.Object { return s.Claim },
+		Plan:      reconcile.PlanOnly(planHandOver),
+		Remember:  reconcile.Always[snapshot, struct{}, memory], // it is what was seen
 	}), nil
 }

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -157,7 +157,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 // projected is what the caches keep if there is no other controller.
-func projected(t interface{ Fatal(...any) }) *projection.Projection {
+func projected(t interface{ Fatal(...any) }) informers.Projection {
 	p, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)

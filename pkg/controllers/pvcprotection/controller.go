@@ -44,9 +44,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{claims: claims, pods: pods}
 	protection := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "pvcprotection", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{"Namespace"},
+		Name:      "pvcprotection", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
 			claims.Watch(enqueuedByClaim, informers.WithResync),
 			pods.Watch(k.enqueuedByPod),
@@ -63,7 +63,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "pvcunused",
 		QueueName: "pvcprotection",
 		Workers:   int(o.Workers),
-		Kinds:     []string{"PersistentVolumeClaim"},
+		Explained: []string{"PersistentVolumeClaim"},
 		Watches: []reconcile.Watch{
 			claims.Watch(k.unusedByClaim, informers.WithResync),
 			pods.Watch(k.unusedByPod),

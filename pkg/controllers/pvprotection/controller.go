@@ -35,13 +35,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{volumes: volumes}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "pvprotection", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{volumes.Kind().Kind},
-		Watches: []reconcile.Watch{volumes.Watch(enqueued, informers.WithResync)},
-		Observe: k.observe,
-		Plan:    reconcile.PlanOnly(planFinalizer),
-		Owner:   func(s snapshot) plan.Object { return s.Volume },
+		Name:      "pvprotection", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{volumes.Kind().Kind},
+		Watches:   []reconcile.Watch{volumes.Watch(enqueued, informers.WithResync)},
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planFinalizer),
+		Owner:     func(s snapshot) plan.Object { return s.Volume },
 	}), nil
 }
 

@@ -61,7 +61,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		ExtendedResourcesByClaims: c.Enabled("DRAExtendedResource"),
 	}
 	k := &caches{quotas: quotas, gates: gates, index: usage.New(usage.Config{
-		Gates: gates, Period: o.SyncPeriod, Arrivals: reservedFor, Clock: c.Shared.Clock,
+		Gates: gates, Period: o.SyncPeriod, Arrivals: reservedFor, Now: c.Shared.Clock.Now,
 		Resources: c.Clients.Mapper().PreferredResources, Metadata: c.Metadata, Feed: feeder.Feed,
 	})}
 	if c.Shared.Verifier != nil {
@@ -85,7 +85,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 		Name:             "resourcequota",
 		QueueName:        "resourcequota_primary",
 		Workers:          workers,
-		Kinds:            []string{quotaKind.Kind},
+		Explained:        []string{quotaKind.Kind},
 		Watches:          []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
 		Observe:          k.observe,
 		Plan:             reconcile.PlanOnly(planUsage),

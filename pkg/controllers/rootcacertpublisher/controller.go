@@ -40,7 +40,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	if bundle.Get() == "" { // RCA-3: nothing is better than an empty bundle
-		return nil, manager.Skip("neither --root-ca-file nor the kubeconfig has certificate authorities to publish")
+		return nil, manager.Off{Why: "neither --root-ca-file nor the kubeconfig has certificate authorities to publish"}
 	}
 	ours := fields.OneTermEqualSelector(metav1.ObjectNameField, configMapName)
 	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
@@ -57,9 +57,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "root_ca_cert_publisher", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{"Namespace"},
+		Name:      "root_ca_cert_publisher", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
 			namespaces.Watch(enqueuedByNamespace, informers.WithResync),
 			configMaps.Watch(enqueuedByConfigMap, informers.WithResync),

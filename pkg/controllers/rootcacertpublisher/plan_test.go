@@ -1,6 +1,7 @@
 package rootcacertpublisher
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -348,7 +349,7 @@ func TestInit(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %v", err)
 			}
-			if _, skipped := manager.Skipped(err); skipped != c.skipped {
+			if skipped := errors.As(err, &manager.Off{}); skipped != c.skipped {
 				t.Errorf("skipped: %t", skipped)
 			}
 		})

@@ -36,9 +36,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{namespaces: namespaces, accounts: accounts}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "serviceaccount", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{"Namespace"},
+		Name:      "serviceaccount", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
 			namespaces.Watch(enqueuedByNamespace),
 			accounts.Watch(enqueuedByAccount),

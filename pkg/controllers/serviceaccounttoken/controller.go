@@ -27,7 +27,6 @@ func New(o Options) manager.Controller {
 		Alias:   "serviceaccount-token",
 		Account: "tokens-controller",
 		Root:    true,
-		WhyOff:  "Controller is disabled because there is no private key",
 		Flags:   &o,
 		Rights:  Rights,
 		Init:    o.init,
@@ -36,7 +35,10 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if o.KeyFile == "" {
-		return nil, manager.Skip("there is no private key, see --service-account-private-key-file")
+		return nil, manager.Off{
+			Why: "there is no private key, see --service-account-private-key-file",
+			Log: "Controller is disabled because there is no private key",
+		}
 	}
 	key, err := files.Open(o.KeyFile, o.parseKey)
 	if err != nil {
@@ -57,7 +59,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "serviceaccount_tokens", // the original has two queues, both of this name in metrics
 		QueueName: "serviceaccount_tokens_service",
 		Workers:   int(o.Workers),
-		Kinds:     []string{"Secret"},
+		Explained: []string{"Secret"},
 		Watches: []reconcile.Watch{
 			secrets.Watch(enqueuedBySecret, informers.WithChanges),
 			accounts.Watch(k.enqueuedByAccount),
@@ -65,14 +67,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Source:  k.follow,
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSecret),
-		Fill:    k.fill,
+		Sign:    k.sign,
 	}), nil
 }
 
 // follow enqueues all Secrets when the certificate authorities have changed. A new key is for new tokens only (TOK-13).
 func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
 	var both sync.WaitGroup
-	both.Go(func() { k.key.Follow(ctx, func() {}) })
+	both.Go(func() { k.key.Log(ctx) })
 	both.Go(func() { k.bundle.Follow(ctx, func() { k.enqueueAll(enqueue) }) })
 	both.Wait()
 }

@@ -138,7 +138,7 @@ func (c scene) snapshot() snapshot {
 
 // written is the Secret as a change leaves it, with T for a token.
 func (c scene) written(change plan.Change) *corev1.Secret {
-	sent, err := filled(change, c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return "T", nil })
+	sent, err := withSigned(change, c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return "T", nil })
 	if err != nil {
 		panic(err)
 	}
@@ -330,7 +330,7 @@ func TestPlansHoldNoCredential(t *testing.T) {
 	c := scene{Secret: secret(holding("password=" + secretly)), Account: account("a1"), Bundle: "CA"}
 	s := c.snapshot()
 	p := planSecret(epoch, s)
-	sent, err := filled(p.Steps[0].(plan.Change), c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return signed, nil })
+	sent, err := withSigned(p.Steps[0].(plan.Change), c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return signed, nil })
 	if err != nil || string(sent.New.(*corev1.Secret).Data["token"]) != signed {
 		t.Fatalf("sent: %+v, %v", sent.New, err)
 	}

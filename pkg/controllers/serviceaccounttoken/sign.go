@@ -1,80 +1,46 @@
 package serviceaccounttoken
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
-	"errors"
-	"fmt"
+	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/keyutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// issuer is what the API server knows these tokens by (TOK-19).
-const issuer = "kubernetes/serviceaccount"
-
-// signingKey signs tokens.
-type signingKey struct {
-	private crypto.Signer
-	method  jwt.SigningMethod
-	id      string
+// sign signs the token that a Secret lacks, and puts it in with the other data. The Secret must still be the one that was planned for.
+func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
+	secret := k.secrets.Get(c.Old.GetNamespace(), c.Old.GetName())
+	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
+		return c, plan.ErrStale
+	}
+	return withSigned(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().token(a, secret) })
 }
 
-// parseSigningKey reads a private key, RSA or ECDSA, in PEM (TOK-2).
-func parseSigningKey(pem []byte) (*signingKey, error) {
-	parsed, err := keyutil.ParsePrivateKeyPEM(pem)
-	if err != nil {
-		return nil, err
+// withSigned returns the change of the Secret with all that it lacks (TOK-15).
+func withSigned(c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error)) (plan.Change, error) {
+	after := secret.DeepCopy()
+	after.Annotations = c.New.GetAnnotations()
+	if after.Data == nil {
+		after.Data = map[string][]byte{}
 	}
-	k := &signingKey{}
-	switch private := parsed.(type) {
-	case *rsa.PrivateKey:
-		k.private, k.method = private, jwt.SigningMethodRS256
-	case *ecdsa.PrivateKey:
-		k.private = private
-		switch private.Curve.Params().BitSize {
-		case 256:
-			k.method = jwt.SigningMethodES256
-		case 384:
-			k.method = jwt.SigningMethodES384
-		case 521:
-			k.method = jwt.SigningMethodES512
-		default:
-			return nil, fmt.Errorf("an ECDSA key of the curve %s cannot sign tokens", private.Curve.Params().Name)
+	for _, key := range c.Sign {
+		switch key {
+		case corev1.ServiceAccountRootCAKey:
+			after.Data[key] = []byte(bundle)
+		case corev1.ServiceAccountNamespaceKey:
+			after.Data[key] = []byte(secret.Namespace)
+		case corev1.ServiceAccountTokenKey:
+			token, err := sign(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				Namespace: secret.Namespace, Name: accountName(after), UID: accountUID(after),
+			}})
+			if err != nil {
+				return c, err
+			}
+			after.Data[key] = []byte(token)
 		}
-	default:
-		return nil, errors.New("the key is neither of RSA nor of ECDSA")
 	}
-	public, err := x509.MarshalPKIXPublicKey(k.private.Public())
-	if err != nil {
-		return nil, fmt.Errorf("public part of the key: %w", err)
-	}
-	sum := sha256.Sum256(public)
-	k.id = base64.RawURLEncoding.EncodeToString(sum[:])
-	return k, nil
-}
-
-// token returns a token of the service account that is to be kept in the Secret.
-func (k *signingKey) token(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
-	const prefix = "kubernetes.io/serviceaccount/"
-	t := jwt.NewWithClaims(k.method, jwt.MapClaims{
-		"iss":                           issuer,
-		"sub":                           "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-		prefix + "namespace":            account.Namespace,
-		prefix + "secret.name":          secret.Name,
-		prefix + "service-account.name": account.Name,
-		prefix + "service-account.uid":  string(account.UID),
-	})
-	delete(t.Header, "typ") // the tokens of the original have none
-	t.Header["kid"] = k.id
-	signed, err := t.SignedString(k.private)
-	if err != nil {
-		return "", fmt.Errorf("sign a token of service account %s/%s: %w", account.Namespace, account.Name, err)
-	}
-	return signed, nil
+	c.Old, c.New = secret, after
+	return c, nil
 }

@@ -52,9 +52,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
 	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:    "statefulset",
-		Workers: int(o.Workers),
-		Kinds:   []string{"StatefulSet"},
+		Name:      "statefulset",
+		Workers:   int(o.Workers),
+		Explained: []string{"StatefulSet"},
 		Watches: []reconcile.Watch{
 			sets.Watch(own.enqueues, informers.WithResync),
 			pods.Watch(owners.enqueuesByPod),

@@ -115,15 +115,12 @@ func resume(now time.Time, s snapshot, d decision) *rollout {
 	return &rollout{snapshot: s, decision: d, now: now}
 }
 
-// selectorOf returns the set's selector. One that selects everything, or is missing, or does not select the pods of the template, is an
-// error.
+// selectorOf returns the set's selector. One that does not select the pods of the template is an error, too.
 func selectorOf(set *appsv1.StatefulSet) (labels.Selector, error) {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	selector, err := plan.Selector(set.Spec.Selector)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("left alone, selector: %w", err)
-	case set.Spec.Selector == nil || selector.Empty():
-		return nil, errors.New("left alone, selector: it is empty")
+		return nil, err
 	case !selector.Matches(labels.Set(set.Spec.Template.Labels)):
 		return nil, errors.New("left alone, the selector does not match the labels of the template")
 	}
@@ -172,7 +169,7 @@ func (r *rollout) findMembers(selector labels.Selector) {
 	})
 	revisions, steps := plan.Claim(r.Set, setKind(), selector, matching)
 	r.Revisions, r.ownRevisions, r.adoptions = revisions, revisions, append(r.adoptions, steps...)
-	r.adopting = adopts(r.adoptions)
+	r.adopting = len(plan.Adopted(r.adoptions)) > 0
 }
 
 // owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches are read may be
@@ -180,13 +177,6 @@ func (r *rollout) findMembers(selector labels.Selector) {
 func (r *rollout) owns(orphan *corev1.Pod) bool {
 	return slices.ContainsFunc(r.Pods, func(p *corev1.Pod) bool {
 		return p.UID == orphan.UID && metav1.IsControlledBy(p, r.Set)
-	})
-}
-
-// adopts reports whether the claims take something in.
-func adopts(claims []plan.Step) bool {
-	return slices.ContainsFunc(claims, func(step plan.Step) bool {
-		return slices.ContainsFunc(step.(plan.Each).Sequences, func(sequence []plan.Step) bool { return sequence[0].(plan.Change).Adopt })
 	})
 }
 

@@ -45,14 +45,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors(c.Brake)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
-		Name:     "noexec_taint_pod", // of the queue
-		Workers:  workers,
-		Kinds:    []string{pods.Kind().Kind},
-		Watches:  []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
-		Source:   k.lead,
-		Observe:  k.observe,
-		Plan:     o.plan,
-		Remember: reconcile.RememberOutcome(remember),
-		Applied:  own.applied,
+		Name:      "noexec_taint_pod", // of the queue
+		Workers:   workers,
+		Explained: []string{pods.Kind().Kind},
+		Watches:   []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
+		Source:    k.lead,
+		Observe:   k.observe,
+		Plan:      o.plan,
+		Remember:  reconcile.RememberOutcome(remember),
+		Applied:   own.applied,
 	}), nil
 }

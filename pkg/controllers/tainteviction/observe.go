@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -26,7 +25,7 @@ type caches struct {
 	nodes      informers.NodeCache
 	live       nodeReader
 	brake      *brake.Brake
-	clock      *clock.Clock
+	clock      reconcile.Clock
 	comparison bool // see snapshot
 	respect    bool // see snapshot
 	grace      time.Duration

@@ -33,13 +33,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "token_cleaner", // of the queue
-		Workers: 1,
-		Kinds:   []string{"Secret"},
-		Watches: []reconcile.Watch{k.secrets.Watch(enqueuedBySecret, informers.WithResync)},
-		Observe: k.observe,
-		Plan:    reconcile.PlanOnly(planDeletion),
-		Applied: applied,
+		Name:      "token_cleaner", // of the queue
+		Workers:   1,
+		Explained: []string{"Secret"},
+		Watches:   []reconcile.Watch{k.secrets.Watch(enqueuedBySecret, informers.WithResync)},
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planDeletion),
+		Applied:   applied,
 	}), nil
 }
 

@@ -34,13 +34,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k := &caches{nodes: nodes}
 	k.size = k.newSize()
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "ttlcontroller", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{nodes.Kind().Kind},
-		Watches: []reconcile.Watch{k.size.Follow(nodes.Watch(k.enqueuedByNode, informers.WithResync))},
-		Source:  k.size.Source,
-		Observe: k.observe,
-		Plan:    reconcile.PlanOnly(planAnnotation),
+		Name:      "ttlcontroller", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{nodes.Kind().Kind},
+		Watches:   []reconcile.Watch{k.size.Follow(nodes.Watch(k.enqueuedByNode, informers.WithResync))},
+		Source:    k.size.Source,
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planAnnotation),
 		Owner: func(s snapshot) plan.Object {
 			if s.Node == nil {
 				return nil

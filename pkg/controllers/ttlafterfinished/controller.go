@@ -34,13 +34,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.late)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
-		Name:    "ttl_jobs_to_delete", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{jobs.Kind().Kind},
-		Watches: []reconcile.Watch{jobs.Watch(enqueuedByJob, informers.WithResync)},
-		Observe: k.observe,
-		Plan:    reconcile.PlanOnly(planDeletion),
-		Applied: own.applied,
+		Name:      "ttl_jobs_to_delete", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{jobs.Kind().Kind},
+		Watches:   []reconcile.Watch{jobs.Watch(enqueuedByJob, informers.WithResync)},
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planDeletion),
+		Applied:   own.applied,
 	}), nil
 }
 

@@ -38,9 +38,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{classes: classes, claims: claims, volumes: volumes}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "vacprotection", // of the queue
-		Workers: int(o.Workers),
-		Kinds:   []string{classes.Kind().Kind},
+		Name:      "vacprotection", // of the queue
+		Workers:   int(o.Workers),
+		Explained: []string{classes.Kind().Kind},
 		Watches: []reconcile.Watch{
 			classes.Watch(enqueuedByClass, informers.WithResync),
 			claims.Watch(func(before, after plan.Object) []plan.Key { return k.enqueuedByUser(ofClaim(before), ofClaim(after)) }),

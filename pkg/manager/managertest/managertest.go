@@ -14,7 +14,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -95,7 +94,7 @@ func StartWith(t testing.TB, config *rest.Config, o manager.Options) *manager.Ma
 }
 
 // Projection returns what the caches keep for controllers, which are built for this and never run.
-func Projection(controllers ...manager.Controller) (*projection.Projection, error) {
+func Projection(controllers ...manager.Controller) (informers.Projection, error) {
 	m, err := manager.New(&rest.Config{Host: "http://api"}, manager.Options{Controllers: controllers})
 	if err != nil {
 		return nil, err

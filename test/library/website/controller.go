@@ -51,9 +51,9 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	}
 	owners := informers.Owners[*Website]{Kind: "Website", Get: sites.Get}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:    "website",
-		Workers: 2,
-		Kinds:   []string{"Website"},
+		Name:      "website",
+		Workers:   2,
+		Explained: []string{"Website"},
 		Watches: []reconcile.Watch{
 			sites.Watch(informers.Itself, informers.WithResync),
 			deployments.Watch(owners.Enqueues),

@@ -46,11 +46,10 @@ func (o *APIServer) validate() []error {
 }
 
 func (o *APIServer) apply(c *Config) {
-	c.ContentType = o.ContentType
-	c.RateLimited = o.flags.Changed("kube-api-qps") || o.flags.Changed("kube-api-burst")
-	c.QPS, c.Burst = o.QPS, int(o.Burst)
-	if c.RateLimited {
-		c.Options.QPS, c.Options.Burst = c.QPS, c.Burst
+	c.Manager.ContentType = o.ContentType
+	c.Manager.QPS, c.Manager.Burst = -1, 0 // as clients know it: no limit
+	if o.flags.Changed("kube-api-qps") || o.flags.Changed("kube-api-burst") {
+		c.Manager.QPS, c.Manager.Burst = o.QPS, int(o.Burst)
 	}
 }
 

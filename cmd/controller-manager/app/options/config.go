@@ -15,14 +15,10 @@ const Component = "kube-controller-manager"
 
 // Config is what the command line amounts to: all defaults applied, everything validated.
 type Config struct {
-	manager.Options              // what the manager is made of
-	Client          *rest.Config // server and credentials only: no user agent, encoding or limits yet
+	Manager manager.Options // what the manager is made of
+	Client  *rest.Config    // server and credentials only: no user agent, encoding or limits yet
 
-	RateLimited bool    // false when neither --kube-api-qps nor --kube-api-burst was given: no limit on the client
-	QPS         float32 // of each client (CLI-19)
-	Burst       int     // of each client (CLI-20)
-
-	Controllers selection.Selection
+	Selection selection.Selection // what --controllers selects
 
 	Serving        Serving
 	Authentication Authentication

@@ -161,10 +161,10 @@ func (o *Features) validate() []error { return o.registry.Validate() }
 
 func (o *Features) apply(c *Config) {
 	c.Features = o.gate
-	c.FeatureGates = map[string]bool{}
+	c.Manager.FeatureGates = map[string]bool{}
 	for name := range o.gate.GetAll() {
 		if _, known := features.Default(string(name)); known {
-			c.FeatureGates[string(name)] = o.gate.Enabled(name)
+			c.Manager.FeatureGates[string(name)] = o.gate.Enabled(name)
 		}
 	}
 	c.Emulated = o.registry.EffectiveVersionFor(compatibility.DefaultKubeComponent).EmulationVersion().String()

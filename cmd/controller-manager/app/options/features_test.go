@@ -223,7 +223,7 @@ func TestCachesTellTheirVersion(t *testing.T) {
 				t.Errorf("version %q", got)
 			}
 			var caches freshness.Caches
-			freshness.NewTracker().Add(&caches, corev1.SchemeGroupVersion.WithKind("Pod"), informer.GetStore())
+			caches.Add(corev1.SchemeGroupVersion.WithKind("Pod"), informer.GetStore())
 			if err := caches.Usable(); err != nil {
 				t.Error(err)
 			}

@@ -71,16 +71,16 @@ func (o *Generic) apply(c *Config) {
 		}
 		return d
 	}
-	c.ServiceAccounts = o.UseServiceAccountCredentials
-	c.RootCAFile = o.RootCAFile
-	c.MinResyncPeriod = never(o.MinResyncPeriod)
-	c.StartInterval = o.ControllerStartInterval
-	c.ShutdownTimeout = never(o.ControllerShutdownTimeout)
-	c.Brake = brake.Budget{Share: o.BrakeShare, MinObjects: o.BrakeLeast}
+	c.Manager.ServiceAccounts = o.UseServiceAccountCredentials
+	c.Manager.RootCAFile = o.RootCAFile
+	c.Manager.MinResyncPeriod = never(o.MinResyncPeriod)
+	c.Manager.StartInterval = o.ControllerStartInterval
+	c.Manager.ShutdownTimeout = never(o.ControllerShutdownTimeout)
+	c.Manager.Brake = brake.Budget{Share: o.BrakeShare, MinObjects: o.BrakeLeast}
 	if o.BrakeShare == 0 {
-		c.Brake.Share = -1
+		c.Manager.Brake.Share = -1
 	}
 	if o.BrakeLeast == 0 {
-		c.Brake.MinObjects = -1
+		c.Manager.Brake.MinObjects = -1
 	}
 }

@@ -49,8 +49,8 @@ func (o *LeaderElection) validate() []error {
 }
 
 func (o *LeaderElection) apply(c *Config) {
-	c.LeaderElect = o.LeaderElect
-	c.LeaderElection = o.config()
+	c.Manager.LeaderElect = o.LeaderElect
+	c.Manager.LeaderElection = o.config()
 }
 
 func (o *LeaderElection) config() leaderelection.Config {

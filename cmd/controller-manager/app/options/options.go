@@ -131,7 +131,7 @@ func (o *Options) Config() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Options: manager.Options{Component: Component, Controllers: o.registry}, Client: client}
+	c := Config{Manager: manager.Options{Component: Component, Controllers: o.registry}, Client: client}
 	for _, s := range o.sections() {
 		if obeyed, ok := s.group.(interface{ apply(*Config) }); ok {
 			obeyed.apply(&c)
@@ -141,8 +141,8 @@ func (o *Options) Config() (Config, error) {
 		}
 	}
 	c.Flags = o.values()
-	c.Controllers = o.Controllers.Resolve(o.given("service-account-private-key-file"))
-	c.Lacking, c.Missing, c.Off = c.Controllers.Lacking, c.Controllers.Missing, o.Controllers.Off(c.Controllers.Enabled)
+	c.Selection = o.Controllers.Resolve(o.given)
+	c.Manager.Lacking, c.Manager.Missing, c.Manager.Off = c.Selection.Lacking, c.Selection.Missing, c.Selection.Off
 	slices.Sort(c.WithoutEffect)
 	return c, nil
 }

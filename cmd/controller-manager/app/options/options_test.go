@@ -114,24 +114,23 @@ func TestDefaults(t *testing.T) {
 	if got.Client == nil || got.Client.Host != "http://127.0.0.1:1" || got.Client.UserAgent != "" || got.Client.QPS != 0 {
 		t.Errorf("client configuration: %v", got.Client)
 	}
-	if got.Component != "kube-controller-manager" {
-		t.Errorf("CI-1: component %q", got.Component)
+	if got.Manager.Component != "kube-controller-manager" {
+		t.Errorf("CI-1: component %q", got.Manager.Component)
 	}
-	if got.RateLimited || got.QPS != 20 || got.Burst != 30 || got.ContentType != "application/vnd.kubernetes.protobuf" {
-		t.Errorf("CLI-19..21: limited %v, %v, %v, %q", got.RateLimited, got.QPS, got.Burst, got.ContentType)
+	if got.Manager.QPS != -1 || got.Manager.Burst != 0 || got.Manager.ContentType != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("CLI-19..21: %v, %v, %q", got.Manager.QPS, got.Manager.Burst, got.Manager.ContentType)
 	}
-	if got.MinResyncPeriod != 12*time.Hour || got.StartInterval != 0 || got.ShutdownTimeout != 10*time.Second {
-		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.StartInterval, got.ShutdownTimeout)
+	if got.Manager.MinResyncPeriod != 12*time.Hour || got.Manager.StartInterval != 0 || got.Manager.ShutdownTimeout != 10*time.Second {
+		t.Errorf("CLI-22..24: %v, %v, %v", got.Manager.MinResyncPeriod, got.Manager.StartInterval, got.Manager.ShutdownTimeout)
 	}
-	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) ||
-		off.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
-		t.Errorf("brakes: %+v, and off: %+v", got.Brake, off.Brake)
+	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Manager.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) || off.Manager.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
+		t.Errorf("brakes: %+v, and off: %+v", got.Manager.Brake, off.Manager.Brake)
 	}
-	l := got.LeaderElection
-	if !got.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
+	l := got.Manager.LeaderElection
+	if !got.Manager.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
 		l.RetryPeriod != 2*time.Second || l.Name != "kube-controller-manager" || l.Namespace != "kube-system" ||
 		l.ResourceLock != "leases" || l.OnLoss != "exit" {
-		t.Errorf("LE-1: %v, %+v", got.LeaderElect, l)
+		t.Errorf("LE-1: %v, %+v", got.Manager.LeaderElect, l)
 	}
 	if len(got.WithoutEffect) > 0 {
 		t.Errorf("flags without effect, though none was given: %q", got.WithoutEffect)
@@ -140,23 +139,22 @@ func TestDefaults(t *testing.T) {
 
 func TestRateLimits(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		args    []string
-		limited bool
-		qps     float32
-		burst   int
+		name  string
+		args  []string
+		qps   float32
+		burst int
 	}{
-		{"CLI-19 nothing given is no limit", nil, false, 20, 30},
-		{"CLI-19 qps given, burst has its default", []string{"--kube-api-qps=50"}, true, 50, 30},
-		{"CLI-20 burst given, qps has its default", []string{"--kube-api-burst=7"}, true, 20, 7},
-		{"CLI-19 the default given is a limit", []string{"--kube-api-qps=20"}, true, 20, 30},
-		{"CLI-1 underscores", []string{"--kube_api_qps=1.5", "--kube_api_burst", "2"}, true, 1.5, 2},
-		{"CLI-19 less than nothing is handed on", []string{"--kube-api-qps=-1"}, true, -1, 30},
+		{"CLI-19 nothing given is no limit", nil, -1, 0},
+		{"CLI-19 qps given, burst has its default", []string{"--kube-api-qps=50"}, 50, 30},
+		{"CLI-20 burst given, qps has its default", []string{"--kube-api-burst=7"}, 20, 7},
+		{"CLI-19 the default given is a limit", []string{"--kube-api-qps=20"}, 20, 30},
+		{"CLI-1 underscores", []string{"--kube_api_qps=1.5", "--kube_api_burst", "2"}, 1.5, 2},
+		{"CLI-19 less than nothing is handed on", []string{"--kube-api-qps=-1"}, -1, 30},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := mustConfigure(t, test.args...)
-			if c.RateLimited != test.limited || c.QPS != test.qps || c.Burst != test.burst {
-				t.Errorf("limited %v, qps %v, burst %v", c.RateLimited, c.QPS, c.Burst)
+			if c.Manager.QPS != test.qps || c.Manager.Burst != test.burst {
+				t.Errorf("qps %v, burst %v", c.Manager.QPS, c.Manager.Burst)
 			}
 		})
 	}
@@ -476,9 +474,9 @@ func FuzzTimings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		l := c.LeaderElection
-		if l.RetryPeriod <= 0 || l.RenewDeadline <= l.RetryPeriod || l.LeaseDuration <= l.RenewDeadline || c.ShutdownTimeout == 0 {
-			t.Errorf("accepted: %+v, shutdown in %v", l, c.ShutdownTimeout)
+		l := c.Manager.LeaderElection
+		if l.RetryPeriod <= 0 || l.RenewDeadline <= l.RetryPeriod || l.LeaseDuration <= l.RenewDeadline || c.Manager.ShutdownTimeout == 0 {
+			t.Errorf("accepted: %+v, shutdown in %v", l, c.Manager.ShutdownTimeout)
 		}
 	})
 }

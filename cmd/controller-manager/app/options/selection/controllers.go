@@ -22,12 +22,13 @@ type Controllers struct {
 
 // Selection is what --controllers selects.
 type Selection struct {
-	Items       []string // the flag's items, with canonical names in place of aliases (CLI-52)
-	Enabled     []string // canonical names of all that are on, in order, whether this build has them or not
-	Unavailable []string // those of Enabled that this build does not have (CLI-55)
-	Overruled   []string // those of Items that contradict an earlier one
-	Missing     []string // canonical names of all that this build does not have, whether they are on or off
-	Lacking     []string // what does not work without those, in a cluster that has them nowhere else
+	Items       []string          // the flag's items, with canonical names in place of aliases (CLI-52)
+	Enabled     []string          // canonical names of all that are on, in order, whether this build has them or not
+	Off         map[string]string // canonical names of those of this build that the items leave off, with the reasons
+	Unavailable []string          // those of Enabled that this build does not have (CLI-55)
+	Overruled   []string          // those of Items that contradict an earlier one
+	Missing     []string          // canonical names of all that this build does not have, whether they are on or off
+	Lacking     []string          // what does not work without those, in a cluster that has them nowhere else
 }
 
 // New returns the flag with its default, for a build that has the controllers of the registry.
@@ -95,9 +96,8 @@ func (o *Controllers) Names() (names []string) {
 	return names
 }
 
-// Resolve returns what the items select. Legacy tokens says whether there is a key to sign them with: the controller that
-// makes them goes by that, not by the items (CLI-56).
-func (o *Controllers) Resolve(legacyTokens bool) Selection {
+// Resolve returns what the items select. given tells whether a flag has a value.
+func (o *Controllers) Resolve(given func(flag string) bool) Selection {
 	known := o.known()
 	s := Selection{Items: canonical(o.Items, known)}
 	for i, item := range s.Items {
@@ -112,8 +112,8 @@ func (o *Controllers) Resolve(legacyTokens bool) Selection {
 			s.Missing = append(s.Missing, k.name)
 		}
 		on := selected(s.Items, k)
-		if k.name == "serviceaccount-token-controller" {
-			on = legacyTokens
+		if k.flag != "" {
+			on = given(k.flag)
 		}
 		if !on {
 			continue
@@ -128,21 +128,20 @@ func (o *Controllers) Resolve(legacyTokens bool) Selection {
 	}
 	slices.Sort(s.Enabled)
 	slices.Sort(s.Unavailable)
+	s.Off = o.off(s)
 	return s
 }
 
-// Off returns why those controllers of this build are off that are not enabled.
-func (o *Controllers) Off(enabled []string) map[string]string {
+// off returns why a controller of this build is off. Those that a flag of their own decides about say it themselves.
+func (o *Controllers) off(s Selection) map[string]string {
 	reasons := map[string]string{}
-	for _, c := range o.registry {
+	for _, k := range o.known() {
 		switch {
-		case slices.Contains(enabled, c.Name):
-		case c.WhyOff != "":
-			reasons[c.Name] = c.WhyOff
-		case c.OffByDefault:
-			reasons[c.Name] = "it is off by default, and --controllers does not name it"
+		case k.flag != "" || slices.Contains(s.Enabled, k.name) || !slices.Contains(o.implemented, k.name):
+		case k.offByDefault:
+			reasons[k.name] = "it is off by default, and --controllers does not name it"
 		default:
-			reasons[c.Name] = "--controllers leaves it off"
+			reasons[k.name] = "--controllers leaves it off"
 		}
 	}
 	return reasons

@@ -63,7 +63,7 @@ func TestControllers(t *testing.T) {
 					want = append(want, k.name)
 				}
 			}
-			for _, name := range o.Resolve(false).Enabled {
+			for _, name := range o.Resolve(noKey).Enabled {
 				if slices.Contains(ours, name) {
 					got = append(got, name)
 				}
@@ -78,7 +78,7 @@ func TestControllers(t *testing.T) {
 
 func TestSelection(t *testing.T) {
 	o := New(append(implemented(), manager.Controller{Name: "brandnew-controller"}))
-	all := o.Resolve(true)
+	all := o.Resolve(withKey)
 	t.Run("CLI-53 three are off by default", func(t *testing.T) {
 		off := []string{"bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"}
 		for _, name := range off {
@@ -91,7 +91,7 @@ func TestSelection(t *testing.T) {
 		}
 		o := o
 		o.Items = []string{"*", "bootstrapsigner", "tokencleaner"}
-		if got, want := len(o.Resolve(true).Enabled), len(all.Enabled)+2; got != want {
+		if got, want := len(o.Resolve(withKey).Enabled), len(all.Enabled)+2; got != want {
 			t.Errorf("%d controllers are on with kubeadm's list, want %d", got, want)
 		}
 	})
@@ -109,18 +109,18 @@ func TestSelection(t *testing.T) {
 		o := o
 		o.Items = []string{"*", "-podgc", "endpoint", "job-controller"}
 		want := []string{"*", "-pod-garbage-collector-controller", "endpoints-controller", "job-controller"}
-		if diff := cmp.Diff(want, o.Resolve(false).Items); diff != "" {
+		if diff := cmp.Diff(want, o.Resolve(noKey).Items); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("CLI-56 tokens go by the key alone", func(t *testing.T) {
 		o := o
 		o.Items = []string{"*"}
-		if slices.Contains(o.Resolve(false).Enabled, "serviceaccount-token-controller") {
+		if slices.Contains(o.Resolve(noKey).Enabled, "serviceaccount-token-controller") {
 			t.Error("on without a key")
 		}
 		o.Items = []string{"-serviceaccount-token"}
-		if !slices.Contains(o.Resolve(true).Enabled, "serviceaccount-token-controller") {
+		if !slices.Contains(o.Resolve(withKey).Enabled, "serviceaccount-token-controller") {
 			t.Error("off with a key")
 		}
 	})
@@ -195,7 +195,7 @@ func items(t *rapid.T, label string) []string {
 func enabled(list []string) []string {
 	o := New(nil)
 	o.Items = list
-	return o.Resolve(false).Enabled
+	return o.Resolve(noKey).Enabled
 }
 
 func TestFirstNamingItemDecides(t *testing.T) {
@@ -245,7 +245,7 @@ func FuzzControllers(f *testing.F) {
 			return
 		}
 		errs := o.Validate()
-		s := o.Resolve(false)
+		s := o.Resolve(noKey)
 		if len(s.Items) != len(o.Items) || len(errs) > len(s.Items) {
 			t.Errorf("%q: %q, %v", list, s.Items, errs)
 		}
@@ -298,9 +298,13 @@ func TestLacking(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := New(named(test.implemented...))
 			o.Items = test.items
-			if got := o.Resolve(test.key).Lacking; !slices.Equal(got, test.want) {
+			if got := o.Resolve(func(string) bool { return test.key }).Lacking; !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
 }
+
+// What [Controllers.Resolve] asks: there is no key to sign tokens with, or there is one.
+func noKey(string) bool        { return false }
+func withKey(flag string) bool { return flag == "service-account-private-key-file" }

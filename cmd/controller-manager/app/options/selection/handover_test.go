@@ -49,7 +49,7 @@ func TestHandoverLosesAndDoublesNothing(t *testing.T) {
 	enabled := func(list string) []string {
 		c := New(controllers.Registry())
 		c.Items = strings.Split(list, ",")
-		return c.Resolve(true).Enabled
+		return c.Resolve(withKey).Enabled
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {

@@ -6,6 +6,9 @@ type controller struct {
 	alias        string
 	offByDefault bool // '*' leaves it off (CLI-53)
 
+	// flag is the one whose value decides whether it is on, in place of --controllers (CLI-56); empty for --controllers.
+	flag string
+
 	// needed is what does not work in a cluster where this controller is nowhere; empty where a cluster can do without.
 	needed string
 }
@@ -55,7 +58,7 @@ var upstream = []controller{
 	{name: "service-cidr-controller"},
 	{name: "service-lb-controller", alias: "service"},
 	{name: "serviceaccount-controller", alias: "serviceaccount", needed: "service accounts of new namespaces"},
-	{name: "serviceaccount-token-controller", alias: "serviceaccount-token", needed: "service account tokens in Secrets"},
+	{name: "serviceaccount-token-controller", alias: "serviceaccount-token", flag: "service-account-private-key-file", needed: "service account tokens in Secrets"},
 	{name: "statefulset-controller", alias: "statefulset", needed: "StatefulSets"},
 	{name: "storage-version-migrator-controller", alias: "svm"},
 	{name: "storageversion-garbage-collector-controller", alias: "storage-version-gc"},

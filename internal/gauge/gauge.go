@@ -1,0 +1,29 @@
+package gauge
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
+)
+
+// Gauge is a gauge with labels whose values are made anew each time.
+type Gauge struct {
+	*metrics.GaugeVec
+	fill func(*metrics.GaugeVec)
+	mu   sync.Mutex // held while the values are set and read
+}
+
+// OnCollect returns a gauge that a function fills when it is collected. The function finds it empty.
+func OnCollect(opts *metrics.GaugeOpts, labels []string, fill func(*metrics.GaugeVec)) *Gauge {
+	return &Gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), fill: fill}
+}
+
+// Collect implements prometheus.Collector.
+func (g *Gauge) Collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Reset()
+	g.fill(g.GaugeVec)
+	g.GaugeVec.Collect(out)
+}
