@@ -97,7 +97,9 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		if s.Unread != "" {
 			why = append(why, s.Unread)
 		}
-		p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life"})
+		p.Steps = append(p.Steps, plan.Change{
+			Old: node, New: after, Subresource: plan.Status, Unowned: true, CheckVersion: true, Why: "no sign of life",
+		})
 		if d.Unknown {
 			p.Steps = append(p.Steps, event(node, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name)))
 		}
@@ -109,7 +111,8 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		if after != nil {
 			// The version guards the taints of others (NL-23), as the list is written as a whole.
 			version := !sameTaints(node.Spec.Taints, after.Spec.Taints)
-			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: node, New: after, Unowned: true, Version: version, Why: says}})
+			each.Sequences = append(each.Sequences,
+				[]plan.Step{plan.Change{Old: node, New: after, Unowned: true, CheckVersion: version, Why: says}})
 		}
 		why, p.Requeue = append(why, says), plan.Sooner(p.Requeue, wait)
 	}
