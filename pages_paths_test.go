@@ -115,7 +115,7 @@ func sections(text string) (names []string) {
 
 func TestWrongPaths(t *testing.T) {
 	testCheck(t, wrongPaths, []pageCase{
-		{"all exist", page{text: "`pkg/plan`, `internal/*/caches`, pkg/controllers/<name>/controller.go, `observe*.go`, `pkg/plan.Change` and\n" +
+		{"all exist", page{text: "`pkg/plan`, `internal/*/sums`, pkg/controllers/<name>/controller.go, `observe*.go`, `pkg/plan.Change` and\n" +
 			"`registry.go` in test/oracle. Not ours: k8s.io/x/pkg/y, <https://example.com/test/x>"}, nil},
 		{"a file has moved", page{text: "\n`test/bench/floor.go` and `internal/listwatch/paced.go`"},
 			[]string{"test/bench/floor.go", "paced.go"}},

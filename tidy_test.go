@@ -4,8 +4,10 @@ package tidy
 import (
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -238,6 +240,60 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("there is no package %s", name)
 			}
 		}
+	}
+}
+
+// codeLines counts the lines of a file that have more than a comment.
+func (s source) codeLines(t *testing.T) int {
+	t.Helper()
+	text := []byte(read(t, s.path))
+	var scan scanner.Scanner
+	file := token.NewFileSet().AddFile(s.path, -1, len(text))
+	scan.Init(file, text, nil, 0)
+	lines := map[int]bool{}
+	for {
+		at, tok, literal := scan.Scan()
+		if tok == token.EOF {
+			return len(lines)
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue // the end of a line
+		}
+		for i := range strings.Count(literal, "\n") + 1 {
+			lines[file.Line(at)+i] = true
+		}
+	}
+}
+
+// A package below internal with one user and little code is a file of that user: it must have two users, or as many lines of code as this.
+const leastCode = 110
+
+func TestSmallPackagesHaveTwoUsers(t *testing.T) {
+	users, lines := map[string]set{}, map[string]int{}
+	for _, s := range sources(t) {
+		folder := path.Dir(s.path)
+		if s.isTest() || strings.HasPrefix(folder, "test/") {
+			continue
+		}
+		lines[folder] += s.codeLines(t)
+		for _, imported := range s.imports() {
+			if to, ours := strings.CutPrefix(imported, module+"/"); ours {
+				put(users, to, folder)
+			}
+		}
+	}
+	checked := 0
+	for folder, n := range lines {
+		if !library(folder) || !strings.HasPrefix(folder, "internal/") {
+			continue
+		}
+		checked++
+		if len(users[folder]) < 2 && n < leastCode {
+			t.Errorf("%s has %d lines of code, and its users are %v", folder, n, slices.Collect(maps.Keys(users[folder])))
+		}
+	}
+	if checked < 25 {
+		t.Errorf("only %d packages checked", checked)
 	}
 }
 

@@ -134,7 +134,7 @@ func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObj
 	defer w.mu.Unlock()
 	id := identity(m, s.Old)
 	t := w.touched[id]
-	t.version, t.made, t.answer, t.only = made.GetResourceVersion(), s.New, made, s.Version || options.Method == client.MethodUpdate
+	t.version, t.made, t.answer, t.only = made.GetResourceVersion(), s.New, made, s.CheckVersion || options.Method == client.MethodUpdate
 	w.touched[id] = t
 }
 
@@ -238,7 +238,7 @@ func removes(s plan.Change) bool {
 
 // options says how a change is sent.
 func (w *Writing) options(m client.Mapping, s plan.Change) client.WriteOptions {
-	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, Version: s.Version, Touch: s.Touch}
+	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, Version: s.CheckVersion, Touch: s.Touch}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = client.MethodApply, s.Apply.FieldManager, s.Apply.Force

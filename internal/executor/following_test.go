@@ -37,7 +37,8 @@ func TestStatusKeepsWhatAdmissionHasAdded(t *testing.T) {
 	changed.Spec.NodeName = "n"
 	failed := changed.DeepCopy()
 	failed.Status.Phase = corev1.PodFailed
-	if did := b.apply(owner, plan.Change{Old: p, New: changed, Version: true}, plan.Change{Old: changed, New: failed, Subresource: plan.Status, Version: true}); did.Err != nil {
+	if did := b.apply(owner, plan.Change{Old: p, New: changed, CheckVersion: true},
+		plan.Change{Old: changed, New: failed, Subresource: plan.Status, CheckVersion: true}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	now := &corev1.Pod{}
@@ -58,12 +59,12 @@ func TestObjectAndStatus(t *testing.T) {
 	}
 	type steps = func(p *corev1.Pod) []plan.Step
 	object := func(version bool) func(p *corev1.Pod) plan.Step {
-		return func(p *corev1.Pod) plan.Step { return plan.Change{Old: p, New: labelled(p), Version: version} }
+		return func(p *corev1.Pod) plan.Step { return plan.Change{Old: p, New: labelled(p), CheckVersion: version} }
 	}
 	status := func(p *corev1.Pod) plan.Step {
-		return plan.Change{Old: p, New: failed(p), Subresource: plan.Status, Version: true}
+		return plan.Change{Old: p, New: failed(p), Subresource: plan.Status, CheckVersion: true}
 	}
-	remove := func(p *corev1.Pod) plan.Step { return plan.Delete{Objects: []plan.Object{p}, Version: true} }
+	remove := func(p *corev1.Pod) plan.Step { return plan.Delete{Objects: []plan.Object{p}, CheckVersion: true} }
 	for _, c := range []struct {
 		name    string
 		steps   steps

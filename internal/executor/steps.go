@@ -115,7 +115,8 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.sendDeletion(ctx, m, s, o, options) })
 	w.ended(m, "delete", err)
 	conflict := isConflict(err)
-	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look
+	// A controller that works by the clock gets no event that leads to another look.
+	changed := conflict && s.CheckVersion && w.Periodic
 	gone := conflict && !changed || client.IsAbsent(err)
 	switch {
 	case err == nil:
@@ -128,7 +129,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	default:
 		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
-	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
+	if err == nil && !(gone && s.CheckVersion) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
 	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Needless: gone, Err: err})
@@ -150,7 +151,7 @@ func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Del
 func (w *Writing) deleteOptions(s plan.Delete, o plan.Object) metav1.DeleteOptions {
 	uid := o.GetUID()
 	options := metav1.DeleteOptions{GracePeriodSeconds: s.Grace, Preconditions: &metav1.Preconditions{UID: &uid}}
-	if s.Version {
+	if s.CheckVersion {
 		version := w.latest(o)
 		options.Preconditions.ResourceVersion = &version
 	}

@@ -154,7 +154,8 @@ func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
 	pod := put(b, newPod("p", nil))
 	failed := pod.DeepCopy()
 	failed.Status.Phase = corev1.PodFailed
-	did := b.apply(nil, plan.Change{Old: pod, New: failed, Subresource: plan.Status}, plan.Delete{Objects: []plan.Object{pod}, Version: true})
+	did := b.apply(nil, plan.Change{Old: pod, New: failed, Subresource: plan.Status},
+		plan.Delete{Objects: []plan.Object{pod}, CheckVersion: true})
 	if did.Err != nil || len(did.Results) != 2 {
 		t.Errorf("%+v", did)
 	}
@@ -370,10 +371,10 @@ func TestVersionedPatch(t *testing.T) {
 	newer := p.DeepCopy()
 	newer.Annotations = map[string]string{"by": "another"}
 	newer = put(b, newer)
-	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Version: true}); !errors.Is(did.Err, plan.ErrStale) {
+	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p), CheckVersion: true}); !errors.Is(did.Err, plan.ErrStale) {
 		t.Errorf("planned from an older version: %+v", did)
 	}
-	if did := b.apply(owner, plan.Change{Old: newer, New: labelled(newer), Version: true}); did.Err != nil {
+	if did := b.apply(owner, plan.Change{Old: newer, New: labelled(newer), CheckVersion: true}); did.Err != nil {
 		t.Errorf("planned from the latest version: %+v", did)
 	}
 }
@@ -434,7 +435,7 @@ func TestVersionsAndNeedlessDeletions(t *testing.T) {
 		step     plan.Delete
 		needless bool
 	}{
-		{"it has changed", plan.Delete{Objects: []plan.Object{older}, Version: true}, true},
+		{"it has changed", plan.Delete{Objects: []plan.Object{older}, CheckVersion: true}, true},
 		{"it is there", plan.Delete{Objects: []plan.Object{older}}, false},
 		{"it is gone", plan.Delete{Objects: []plan.Object{older}}, true},
 	} {
@@ -452,7 +453,7 @@ func TestPeriodicDeletionOfWhatHasChanged(t *testing.T) {
 	older := p.DeepCopy()
 	p.Labels = map[string]string{"changed": "by others"}
 	put(b, p)
-	did := b.apply(owner, plan.Delete{Objects: []plan.Object{older}, Version: true})
+	did := b.apply(owner, plan.Delete{Objects: []plan.Object{older}, CheckVersion: true})
 	if !errors.Is(did.Err, plan.ErrStale) || did.Results[0].Needless || !b.barrier.Empty() {
 		t.Errorf("%+v", did)
 	}
@@ -520,7 +521,7 @@ func TestUpdateOfTheStatusAfterAPatch(t *testing.T) {
 		p := put(b, newPod("p", owner))
 		after := labelled(p)
 		after.Status.Phase = corev1.PodFailed
-		did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Version: version},
+		did := b.apply(owner, plan.Change{Old: p, New: labelled(p), CheckVersion: version},
 			plan.Change{Old: labelled(p), New: after, Subresource: plan.Status})
 		if (did.Err == nil) != done {
 			t.Errorf("the patch with Version %t: %v", version, did.Err)

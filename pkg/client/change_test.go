@@ -110,7 +110,8 @@ func TestChangeOfAVersion(t *testing.T) {
 		false: `{"metadata":{"uid":"u"},"status":{"readyReplicas":2}}`,
 	} {
 		w := &written{}
-		if _, err := client.Change(t.Context(), w, m, before, after, client.WriteOptions{Version: version}); err != nil || string(w.patch.Data) != want {
+		if _, err := client.Change(t.Context(), w, m, before, after, client.WriteOptions{CheckVersion: version}); err != nil ||
+			string(w.patch.Data) != want {
 			t.Errorf("%s, %v, want %s", w.patch.Data, err, want)
 		}
 	}

@@ -52,7 +52,7 @@ func (m Mapping) Difference(before, after plan.Object, o WriteOptions) ([]byte, 
 		patch["metadata"] = metadata
 	}
 	metadata["uid"] = string(before.GetUID())
-	if version := before.GetResourceVersion(); (o.Version || !m.BuiltIn) && version != "" {
+	if version := before.GetResourceVersion(); (o.CheckVersion || !m.BuiltIn) && version != "" {
 		metadata["resourceVersion"] = version
 	}
 	return encode(m.GroupVersionKind, patch)

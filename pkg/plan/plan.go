@@ -91,7 +91,7 @@ const Status = "status"
 //
 // One reconcile may change an object and its status, in either order. The second step begins with what the first has made: its Old is the New of
 // the first, and it is sent with the version that the server has returned. If it is sent as an update, and the first one as a patch, that one
-// needs Version.
+// needs CheckVersion.
 type Change struct {
 	Old, New Object
 	// Kind is that of the object, where Old and New are of another one, as a Scale is for a Deployment; empty for their own.
@@ -101,18 +101,20 @@ type Change struct {
 	Apply *Apply
 	// Sign names what the executor has the controller put in right before the change is sent, such as a signature: to sign is an effect,
 	// and no plan holds a credential. A change with Sign is sent whether or not Old and New differ.
-	Sign    []string
-	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
-	Unowned bool // Old need not be controlled by the plan's owner
-	Version bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
-	Touch   bool // it is sent although nothing differs, see [Touch]
-	Events  Events
-	Why     string
+	Sign         []string
+	Adopt        bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
+	Unowned      bool // Old need not be controlled by the plan's owner
+	CheckVersion bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
+	Touch        bool // it is sent although nothing differs, see [Touch]
+	Events       Events
+	Why          string
 }
 
 // Touch returns the change that has the server write an object as it is, which it then does in the version in which it stores the kind now. If
 // the object has changed since it was observed, or is gone, the write is needless.
-func Touch(o Object) Change { return Change{Old: o, New: o, Touch: true, Version: true, Unowned: true} }
+func Touch(o Object) Change {
+	return Change{Old: o, New: o, Touch: true, CheckVersion: true, Unowned: true}
+}
 
 // Apply says how server-side apply is done.
 type Apply struct {
@@ -123,14 +125,14 @@ type Apply struct {
 // Delete deletes the objects in parallel, each under the precondition of its uid. An object that is gone, or was
 // replaced by another one of the same name, counts as deleted.
 type Delete struct {
-	Objects     []Object
-	Grace       *int64                     // seconds; nil leaves it to the object
-	Version     bool                       // also make the resourceVersion a precondition
-	Propagation metav1.DeletionPropagation // empty leaves it to the kind
-	Evict       bool                       // of pods: by the eviction API, which refuses with 429 what a PodDisruptionBudget does not allow
-	Unowned     bool                       // the objects need not be controlled by the plan's owner
-	Events      Events
-	Why         string
+	Objects      []Object
+	Grace        *int64                     // seconds; nil leaves it to the object
+	CheckVersion bool                       // also make the resourceVersion a precondition
+	Propagation  metav1.DeletionPropagation // empty leaves it to the kind
+	Evict        bool                       // of pods: by the eviction API, which heeds PodDisruptionBudgets (429)
+	Unowned      bool                       // the objects need not be controlled by the plan's owner
+	Events       Events
+	Why          string
 }
 
 // DeleteCollection deletes all objects of a kind in a namespace, as they are when the request arrives: without preconditions, and

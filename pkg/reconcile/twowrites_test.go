@@ -23,7 +23,7 @@ func TestObjectThenStatusInOneReconcile(t *testing.T) {
 				}
 				seen := s.set.DeepCopy()
 				seen.Annotations = map[string]string{"seen": "yes"}
-				return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: seen, Version: true}}}
+				return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: seen, CheckVersion: true}}}
 			}
 			w.adjust = func(c *Controller[toy, struct{}, int]) {
 				c.Report = func(_ time.Time, s toy, _ struct{}, did plan.Outcome) plan.Plan {

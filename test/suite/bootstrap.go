@@ -329,7 +329,7 @@ var tokenCleanerMutants = []Mutant{
 	},
 	{
 		Name:  "a bootstrap token is deleted that was prolonged meanwhile",
-		Edits: []Edit{{tokenCleanPlan, "Version: true, Why: why},", "Version: false, Why: why},"}},
+		Edits: []Edit{{tokenCleanPlan, "CheckVersion: true, Why: why},", "CheckVersion: false, Why: why},"}},
 		Script: beginExpiration + `
 			at 15s  fault m0 freeze secrets for=30s
 			at 16s  bootstrap token0 expires=never`,

@@ -141,7 +141,7 @@ var ttlMutants = []Mutant{
 	},
 	{
 		Name:  "a Job is deleted that has changed meanwhile",
-		Edits: []Edit{{ttlPlan, "Version: true, Why: why,", "Version: false, Why: why,"}},
+		Edits: []Edit{{ttlPlan, "CheckVersion: true, Why: why,", "CheckVersion: false, Why: why,"}},
 		Script: withoutElection + `
 			at 1s   ttl done seconds=30 image=good:1
 			at 20s  fault m0 freeze jobs for=30s

@@ -146,7 +146,7 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 		note(plan.Changed, s.New, s.Subresource, s.Events, w.change(s))
 	case plan.Delete:
 		for _, o := range s.Objects {
-			note(plan.Deleted, o, "", s.Events, w.delete(o, s.Version))
+			note(plan.Deleted, o, "", s.Events, w.delete(o, s.CheckVersion))
 		}
 	case plan.Each:
 		for _, sequence := range s.Sequences {
@@ -189,7 +189,7 @@ func (w *World) change(s plan.Change) error {
 	_, whole := s.New.(*appsv1.Deployment)
 	after := s.New.DeepCopyObject().(plan.Object)
 	replaced := whole || s.Subresource == plan.Status
-	if (replaced || s.Version) && now.GetResourceVersion() != s.Old.GetResourceVersion() {
+	if (replaced || s.CheckVersion) && now.GetResourceVersion() != s.Old.GetResourceVersion() {
 		return apierrors.NewConflict(resource(s.Old), s.Old.GetName(), errors.New("it has changed"))
 	}
 	if !replaced {

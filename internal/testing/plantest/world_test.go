@@ -69,7 +69,7 @@ func TestOutdatedWrites(t *testing.T) {
 	if did := apply(w, plan.Change{Old: rs, New: edited(rs, func(rs *appsv1.ReplicaSet) { *rs.Spec.Replicas = 1 })}); did.Err == nil {
 		t.Errorf("a change that changes nothing is a mistake")
 	}
-	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}, Version: true}); !apierrors.IsConflict(did.Results[0].Err) {
+	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}, CheckVersion: true}); !apierrors.IsConflict(did.Results[0].Err) {
 		t.Errorf("a version that is a precondition: %v", did.Err)
 	}
 	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}}, plan.Delete{Objects: []plan.Object{rs}}); did.Err != nil || len(All[*appsv1.ReplicaSet](w)) != 0 {

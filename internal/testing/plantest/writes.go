@@ -49,13 +49,13 @@ func writes(indent string, steps []plan.Step) (lines []string) {
 			if before == nil {
 				before = reflect.New(reflect.TypeOf(after).Elem()).Interface().(plan.Object)
 			}
-			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.Version, s.Touch, s.Sign, text(s.Apply), s.Events)
+			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.CheckVersion, s.Touch, s.Sign, text(s.Apply), s.Events)
 			for _, difference := range differences("", tree(before), tree(after)) {
 				line(" ", difference)
 			}
 		case plan.Delete:
 			for _, o := range s.Objects {
-				line("delete", named(o), text(s.Grace), s.Version, s.Propagation, s.Evict, s.Events)
+				line("delete", named(o), text(s.Grace), s.CheckVersion, s.Propagation, s.Evict, s.Events)
 			}
 		case plan.DeleteCollection:
 			line("delete all", s.Kind, s.Namespace, s.Propagation)

@@ -57,7 +57,7 @@ func TestSame(t *testing.T) {
 		{"another field besides", steps(plan.Change{Old: node(), New: node(tainted("a", "b", "c"), fat)}), steps(change), false},
 		{"of another object", steps(plan.Change{Old: node(other), New: node(other, tainted("a", "b", "c"))}), steps(change), false},
 		{"of another subresource", steps(plan.Change{Old: node(), New: change.New, Subresource: plan.Status}), steps(change), false},
-		{"with a precondition", steps(plan.Change{Old: node(), New: change.New, Version: true}), steps(change), false},
+		{"with a precondition", steps(plan.Change{Old: node(), New: change.New, CheckVersion: true}), steps(change), false},
 		{"one that is applied, from nothing", steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "a"}}), steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "b"}}), false},
 		{"the same in a sequence of its own", steps(plan.Each{Sequences: [][]plan.Step{{change}}}), steps(change), false},
 		{"two sequences and one", steps(plan.Each{Sequences: [][]plan.Step{{change}, {change}}}), steps(plan.Each{Sequences: [][]plan.Step{{change, change}}}), false},

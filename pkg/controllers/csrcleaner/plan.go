@@ -100,6 +100,6 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "is deleted at " + e.At.UTC().Format(time.RFC3339) + ", because " + e.Why, Requeue: min(e.At.Sub(now), longestWait)}
 	}
 	return plan.Plan{Why: "delete the request: " + e.Why, Steps: []plan.Step{
-		plan.Delete{Objects: []plan.Object{s.Request}, Version: true, Why: e.Why},
+		plan.Delete{Objects: []plan.Object{s.Request}, CheckVersion: true, Why: e.Why},
 	}}
 }

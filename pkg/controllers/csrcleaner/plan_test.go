@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 				t.Fatalf("%+v", p)
 			}
 			if c.deletes {
-				if d := p.Steps[0].(plan.Delete); len(d.Objects) != 1 || d.Objects[0] != plan.Object(r) || !d.Version {
+				if d := p.Steps[0].(plan.Delete); len(d.Objects) != 1 || d.Objects[0] != plan.Object(r) || !d.CheckVersion {
 					t.Errorf("%+v", d)
 				}
 			}

@@ -166,7 +166,8 @@ func (w *planner) truncateHistory() {
 		return w.usedHashes[hashOf(r)] || r.Labels[hashLabel] == ""
 	})
 	if len(old) > 0 {
-		w.independent = append(w.independent, []plan.Step{plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"}})
+		w.independent = append(w.independent,
+			[]plan.Step{plan.Delete{Objects: old, CheckVersion: true, Why: "beyond the revision history limit"}})
 		w.say("delete %d ControllerRevisions beyond the history limit", len(old))
 	}
 }

@@ -45,7 +45,8 @@ func (r *rollout) cleanUp() {
 	}
 	if len(gone) > 0 {
 		// The version is a precondition, so that one which somebody brings back meanwhile survives.
-		r.tail = append(r.tail, plan.Delete{Objects: gone, Version: true, Why: "beyond the revision history limit"})
+		r.tail = append(r.tail,
+			plan.Delete{Objects: gone, CheckVersion: true, Why: "beyond the revision history limit"})
 	}
 }
 

@@ -43,7 +43,9 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now), LastProbeTime: after.Status.Conditions[at].LastProbeTime,
 		ObservedGeneration: s.Pod.Generation, // without a reason and a message, which said why the pod was to be disrupted (DIS-35)
 	}
-	p.Steps = append(p.Steps, plan.Change{Old: s.Pod, New: after, Subresource: plan.Status, Version: true, Why: "the pod was not disrupted"})
+	p.Steps = append(p.Steps, plan.Change{
+		Old: s.Pod, New: after, Subresource: plan.Status, CheckVersion: true, Why: "the pod was not disrupted",
+	})
 	p.Why = "the pod was to be disrupted, and is still there"
 	return p
 }

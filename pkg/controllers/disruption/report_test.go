@@ -359,7 +359,8 @@ func TestStaleDisruption(t *testing.T) {
 			after := change.New.(*corev1.Pod).Status.Conditions[1]
 			want := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse,
 				LastTransitionTime: metav1.NewTime(now), ObservedGeneration: 7}
-			if after != want || !change.Version || change.Subresource != plan.Status || p.Status.Conditions[1].Status != corev1.ConditionTrue {
+			if after != want || !change.CheckVersion || change.Subresource != plan.Status ||
+				p.Status.Conditions[1].Status != corev1.ConditionTrue {
 				t.Errorf("%+v, want %+v", after, want)
 			}
 		})

@@ -96,7 +96,7 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 // since, which is no error.
 func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err error) {
 	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply([]plan.Step{
-		plan.Delete{Objects: []plan.Object{o}, Version: true, Unowned: true},
+		plan.Delete{Objects: []plan.Object{o}, CheckVersion: true, Unowned: true},
 	})
 	if did.Err != nil {
 		return false, fmt.Errorf("namespace %s: %w", o.GetNamespace(), did.Err)

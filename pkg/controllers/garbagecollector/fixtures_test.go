@@ -145,7 +145,8 @@ func steps(all []plan.Step) (words []string) {
 		switch s := s.(type) {
 		case plan.Delete:
 			o := s.Objects[0]
-			words = append(words, fmt.Sprintf("delete %s@%s %s version=%t", o.GetName(), o.GetResourceVersion(), s.Propagation, s.Version))
+			words = append(words,
+				fmt.Sprintf("delete %s@%s %s version=%t", o.GetName(), o.GetResourceVersion(), s.Propagation, s.CheckVersion))
 		case plan.Change:
 			words = append(words, fmt.Sprintf("%s finalizers=%v owners=%s", s.New.GetName(), s.New.GetFinalizers(), refs(s.New.GetOwnerReferences())))
 		case plan.Each:

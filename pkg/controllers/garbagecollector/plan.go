@@ -162,7 +162,9 @@ func propagation(n *node) metav1.DeletionPropagation {
 
 // remove deletes an object, if it is still as it was observed (GC-39).
 func remove(n *node, policy metav1.DeletionPropagation, why string) decision {
-	step := plan.Delete{Objects: []plan.Object{n.object()}, Version: true, Propagation: policy, Unowned: true, Why: why}
+	step := plan.Delete{
+		Objects: []plan.Object{n.object()}, CheckVersion: true, Propagation: policy, Unowned: true, Why: why,
+	}
 	return decision{Plan: plan.Plan{Steps: []plan.Step{step}, Why: why, Requeue: attemptLasts}, deletes: true}
 }
 

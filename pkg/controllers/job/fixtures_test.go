@@ -231,7 +231,7 @@ func changeLine(s plan.Change) string {
 		return "adopt " + s.New.GetName()
 	case len(s.New.GetOwnerReferences()) < len(s.Old.GetOwnerReferences()):
 		return "release " + s.New.GetName()
-	case s.Version:
+	case s.CheckVersion:
 		return "untrack " + s.New.GetName() + " as observed"
 	}
 	return "untrack " + s.New.GetName()

@@ -82,7 +82,7 @@ func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 		sequence := []plan.Step{deletePods(p)}
 		if workloads.Tracked(p) && !s.listed[p.UID] {
 			step := untrack(p, "the pod is deleted without being counted")
-			step.Version = true // it may have ended meanwhile, and must be counted then
+			step.CheckVersion = true // it may have ended meanwhile, and must be counted then
 			sequence = []plan.Step{step, deletePods(p)}
 		}
 		each.Sequences = append(each.Sequences, sequence)

@@ -32,7 +32,7 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 		return plan.Plan{Why: "the pod has no finalizer, or a Job that will remove it"}
 	}
 	step := untrack(s.Pod, "no Job will count the pod")
-	step.Unowned, step.Version = true, true
+	step.Unowned, step.CheckVersion = true, true
 	return plan.Plan{Steps: []plan.Step{step}, Why: "remove the finalizer: no Job will count the pod"}
 }
 

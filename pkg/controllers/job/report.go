@@ -301,7 +301,7 @@ func (r *report) untrackAll(pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {
 		step := untrack(p, "the pod is listed, or will not be counted")
-		step.Version = !listed[p.UID] && !podutil.Finished(p) && r.Job.DeletionTimestamp == nil
+		step.CheckVersion = !listed[p.UID] && !podutil.Finished(p) && r.Job.DeletionTimestamp == nil
 		each.Sequences = append(each.Sequences, []plan.Step{step})
 	}
 	return each

@@ -65,7 +65,9 @@ func retire(now time.Time, secret *corev1.Secret, period time.Duration) plan.Ste
 		return plan.Change{Old: secret, New: after, Why: "nobody uses the token"}
 	}
 	if marked < day(now.Add(-period)) {
-		return plan.Delete{Objects: []plan.Object{secret}, Version: true, Why: "the token was marked as invalid long ago"}
+		return plan.Delete{
+			Objects: []plan.Object{secret}, CheckVersion: true, Why: "the token was marked as invalid long ago",
+		}
 	}
 	return nil
 }

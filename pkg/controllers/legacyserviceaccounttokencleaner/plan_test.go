@@ -58,7 +58,7 @@ func done(p plan.Plan) (all []string) {
 		case plan.Change:
 			all = append(all, fmt.Sprint("mark ", step.New.GetName(), " ", step.New.GetLabels()[invalidLabel]))
 		case plan.Delete:
-			if !step.Version {
+			if !step.CheckVersion {
 				all = append(all, "without its version")
 			}
 			all = append(all, "delete "+step.Objects[0].GetName())

@@ -142,7 +142,7 @@ func (w *planner) declareUnknown(after *corev1.Node) {
 		w.say("%s", w.Unread)
 	}
 	w.steps = append(w.steps, plan.Change{
-		Old: w.Node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life",
+		Old: w.Node, New: after, Subresource: plan.Status, Unowned: true, CheckVersion: true, Why: "no sign of life",
 	})
 	if c := ready(w.Node); c != nil && c.Status == corev1.ConditionTrue {
 		w.decision.Unknown = true
@@ -164,7 +164,7 @@ func (w *planner) planTaints() (sequences [][]plan.Step) {
 		return nil
 	}
 	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints) // it guards the taints of others (NL-23), as the list is written as a whole
-	return [][]plan.Step{{plan.Change{Old: w.node, New: after, Unowned: true, Version: version, Why: says}}}
+	return [][]plan.Step{{plan.Change{Old: w.node, New: after, Unowned: true, CheckVersion: version, Why: says}}}
 }
 
 // planPods returns a sequence of steps for each pod that is marked as not ready.

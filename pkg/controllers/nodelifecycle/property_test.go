@@ -207,7 +207,8 @@ func TestNeverUnknownWithoutProofOfSilence(t *testing.T) {
 		}
 		silent := now.Sub(since) >= grace && now.Sub(s.Memory.Alive) >= grace
 		for _, c := range changes(p.Steps) {
-			if n, ok := c.New.(*corev1.Node); ok && c.Subresource == plan.Status && (!silent || !s.Memory.Proved || ready(n).Status != corev1.ConditionUnknown || !c.Version) {
+			if n, ok := c.New.(*corev1.Node); ok && c.Subresource == plan.Status &&
+				(!silent || !s.Memory.Proved || ready(n).Status != corev1.ConditionUnknown || !c.CheckVersion) {
 				t.Errorf("silent %t, proved %t: %v", silent, s.Memory.Proved, plantest.Writes(p))
 			}
 		}

@@ -42,7 +42,8 @@ func change(steps []plan.Step, old, new plan.Object, subresource, why string) []
 	if equality.Semantic.DeepEqual(old, new) {
 		return steps
 	}
-	return append(steps, plan.Change{Old: old, New: new, Subresource: subresource, Unowned: true, Version: true, Why: why})
+	return append(steps,
+		plan.Change{Old: old, New: new, Subresource: subresource, Unowned: true, CheckVersion: true, Why: why})
 }
 
 // reserve returns the volume as one that is for the claim.

@@ -115,7 +115,7 @@ func TestPlanClaim(t *testing.T) {
 				t.Errorf("why: %s", p.Why)
 			}
 			for _, step := range p.Steps {
-				if c, ok := step.(plan.Change); ok && (!c.Unowned || !c.Version) {
+				if c, ok := step.(plan.Change); ok && (!c.Unowned || !c.CheckVersion) {
 					t.Errorf("a change without a precondition: %+v", c)
 				}
 			}

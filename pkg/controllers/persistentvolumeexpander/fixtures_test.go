@@ -123,7 +123,8 @@ func of(t interface{ Errorf(string, ...any) }, p plan.Plan) (o outcome) {
 			} else {
 				delete(after.Annotations, resizer)
 			}
-			if !alike(before, after) || s.Subresource != plan.Status || !s.Version || s.Events.Failed.Type != corev1.EventTypeWarning || s.Events.Failed.Reason != reason {
+			if !alike(before, after) || s.Subresource != plan.Status || !s.CheckVersion ||
+				s.Events.Failed.Type != corev1.EventTypeWarning || s.Events.Failed.Reason != reason {
 				t.Errorf("more is changed than the annotation, or not by the status and of the version that was observed: %+v", s)
 			}
 		default:

@@ -87,7 +87,8 @@ func handOver(c *corev1.PersistentVolumeClaim, driver string) plan.Change {
 	}
 	after.Annotations[resizer] = driver
 	return plan.Change{
-		Old: c, New: after, Subresource: plan.Status, Version: true, Why: "the resizer of " + driver + " takes claims that name it",
+		Old: c, New: after, Subresource: plan.Status, CheckVersion: true,
+		Why:    "the resizer of " + driver + " takes claims that name it",
 		Events: plan.Events{Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: "hand the claim to the resizer of " + driver + ": {error}"}},
 	}
 }

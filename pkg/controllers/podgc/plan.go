@@ -216,7 +216,7 @@ func disrupt(p *corev1.Pod, now time.Time) {
 // remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone an
 // object of the same name that has taken its place, is not hit: the original deletes by name alone.
 func remove(rule string, pods ...*corev1.Pod) plan.Delete {
-	return plan.Delete{Objects: plan.Objects(pods), Grace: new(int64), Version: true, Why: "remove: " + rule}
+	return plan.Delete{Objects: plan.Objects(pods), Grace: new(int64), CheckVersion: true, Why: "remove: " + rule}
 }
 
 // leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again would

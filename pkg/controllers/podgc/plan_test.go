@@ -264,7 +264,7 @@ func TestStatusBeforeDeletion(t *testing.T) {
 			if diff := cmp.Diff(want, change.New); diff != "" || change.Subresource != plan.Status {
 				t.Errorf("subresource %q, %s", change.Subresource, diff)
 			}
-			if *remove.Grace != 0 || !remove.Version { // PGC-18
+			if *remove.Grace != 0 || !remove.CheckVersion { // PGC-18
 				t.Errorf("deletes with %+v", remove)
 			}
 		})

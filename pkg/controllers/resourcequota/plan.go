@@ -58,7 +58,7 @@ func planUsage(now time.Time, s snapshot) plan.Plan {
 	changed := q.DeepCopy()
 	changed.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: used}
 	why := fmt.Sprintf("of %d limits, %d are counted", len(q.Spec.Hard), len(s.Counted))
-	p.Steps = []plan.Step{plan.Change{Old: q, New: changed, Subresource: plan.Status, Version: true, Why: why}}
+	p.Steps = []plan.Step{plan.Change{Old: q, New: changed, Subresource: plan.Status, CheckVersion: true, Why: why}}
 	return p
 }
 

@@ -24,7 +24,7 @@ func written(p plan.Plan) *corev1.ResourceQuotaStatus {
 		return nil
 	}
 	c := p.Steps[0].(plan.Change)
-	if c.Subresource != plan.Status || !c.Version {
+	if c.Subresource != plan.Status || !c.CheckVersion {
 		panic("not a status with a precondition") // RQ-40
 	}
 	return &c.New.(*corev1.ResourceQuota).Status

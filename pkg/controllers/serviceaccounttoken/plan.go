@@ -36,7 +36,7 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 			why = fmt.Sprintf("the ServiceAccount %s is another one than the Secret was made for", s.Account.Name)
 		}
 		return plan.Plan{Why: "delete the Secret: " + why, Steps: []plan.Step{
-			plan.Delete{Objects: []plan.Object{s.Secret}, Version: true, Why: why},
+			plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why},
 		}}
 	}
 	missing := s.Lacks

@@ -151,7 +151,7 @@ func (c scene) done(p plan.Plan) string {
 		return ""
 	}
 	if d, ok := p.Steps[0].(plan.Delete); ok {
-		if !d.Version {
+		if !d.CheckVersion {
 			return "delete whatever has the name"
 		}
 		return "delete"

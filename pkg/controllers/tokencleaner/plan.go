@@ -38,6 +38,6 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 
 func deletion(s snapshot, why string) plan.Plan {
 	return plan.Plan{Why: "delete the token: " + why, Steps: []plan.Step{
-		plan.Delete{Objects: []plan.Object{s.Secret}, Version: true, Why: why},
+		plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why},
 	}}
 }

@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 			}
 			var want []plan.Step
 			if c.deletes { // BOOT-24
-				want = []plan.Step{plan.Delete{Objects: []plan.Object{s.Secret}, Version: true, Why: p.Steps[0].(plan.Delete).Why}}
+				want = []plan.Step{plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: p.Steps[0].(plan.Delete).Why}}
 			}
 			if diff := cmp.Diff(want, p.Steps); diff != "" {
 				t.Error(diff)

@@ -45,7 +45,8 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	return plan.Plan{
 		Why: "delete the Job: " + why,
 		Steps: []plan.Step{plan.Delete{
-			Objects: []plan.Object{s.Job}, Propagation: metav1.DeletePropagationForeground, Version: true, Why: why,
+			Objects: []plan.Object{s.Job}, Propagation: metav1.DeletePropagationForeground,
+			CheckVersion: true, Why: why,
 		}},
 	}
 }

@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 			var want []plan.Step
 			if c.deletes { // TTL-27, TTL-34
 				want = []plan.Step{plan.Delete{
-					Objects: []plan.Object{c.job}, Propagation: metav1.DeletePropagationForeground, Version: true,
+					Objects: []plan.Object{c.job}, Propagation: metav1.DeletePropagationForeground, CheckVersion: true,
 					Why: p.Steps[0].(plan.Delete).Why,
 				}}
 			}
