@@ -37,11 +37,11 @@ func TestLatestChanges(t *testing.T) {
 	if !slices.Equal(told, []int{4, 2, 3}) {
 		t.Errorf("what Observe was given has become %v", told)
 	}
-	k.Commit(s, nil)
+	k.Commit(s, nil, "")
 	observed("what came after Observe", 7, 6)
 	k.RecordLatest(key, other, 8)
 	observed("nothing was committed", 7, 6, 8)
-	k.Commit(s, nil)
+	k.Commit(s, nil, "")
 	observed("all is committed")
 	k.RecordLatest(key, lease, 9)
 	observed("a later one", 9)
@@ -79,10 +79,10 @@ func TestTooManyChanges(t *testing.T) {
 	for i := range 10 * mostRecords {
 		k.Record(key, i)
 	}
-	k.Commit(s, nil)
+	k.Commit(s, nil, "")
 	observe("too many since the first were told", true, 10*mostRecords-1)
 	k.Record(key, 7)
-	k.Commit(s, nil)
+	k.Commit(s, nil, "")
 	observe("few", false, 7)
 	k.RecordLatest(key, Object{Kind: podKind, Key: key}, 8)
 	observe("of an object again", false, 8)

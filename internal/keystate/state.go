@@ -35,6 +35,7 @@ type State[M, C any] struct {
 
 	// Guarded by the lock of [States].
 	memory     *M        // what Observe has returned to be remembered; nil for nothing
+	subject    types.UID // of the object that the memory is about; empty if it is about more than one
 	owner      types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	unverified bool
 	stale      int       // attempts in a row that found the barrier closed
@@ -185,6 +186,7 @@ func (k *States[M, C]) Unanswered(s *State[M, C]) {
 // Observed is what is remembered of a key for its next Observe.
 type Observed[M, C any] struct {
 	Memory  *M
+	Subject types.UID // of the object that the memory is about; empty if it is about more than one
 	Changes []C
 	Missed  bool // there were more changes than are kept
 	Failure error
@@ -199,7 +201,7 @@ func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
 }
 
 func (s *State[M, C]) observed() Observed[M, C] {
-	return Observed[M, C]{s.memory, s.changes.list(), s.changes.lost > 0, s.failure}
+	return Observed[M, C]{s.memory, s.subject, s.changes.list(), s.changes.lost > 0, s.failure}
 }
 
 // Peek returns the same for a key that somebody asks about.
@@ -212,11 +214,12 @@ func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 	return o
 }
 
-// Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given.
-func (k *States[M, C]) Commit(s *State[M, C], memory *M) {
+// Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given. The subject, which may be
+// empty, is the uid of the object that the memory is about.
+func (k *States[M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.memory = memory
+	s.memory, s.subject = memory, subject
 	s.changes.dropTold()
 }
 

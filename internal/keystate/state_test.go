@@ -101,8 +101,8 @@ func TestKeyState(t *testing.T) {
 		verified    event = func(b *bench, s *State[int, change]) { b.Verified(s) }
 		unanswered  event = func(b *bench, s *State[int, change]) { b.Unanswered(s) }
 		record      event = func(b *bench, _ *State[int, change]) { b.Record(key, change{}) }
-		remember    event = func(b *bench, s *State[int, change]) { b.Commit(s, ptr.To(7)) }
-		commit      event = func(b *bench, s *State[int, change]) { b.Observed(s); b.Commit(s, nil) }
+		remember    event = func(b *bench, s *State[int, change]) { b.Commit(s, ptr.To(7), "") }
+		commit      event = func(b *bench, s *State[int, change]) { b.Observed(s); b.Commit(s, nil, "") }
 		write       event = func(_ *bench, s *State[int, change]) { s.Barrier.WaitForVersion(podKind, "5") }
 		catchUp     event = func(b *bench, _ *State[int, change]) { b.cache.version = 5 }
 		report      event = func(b *bench, s *State[int, change]) { b.setReport(s, debounced{since: time.Now()}) }
@@ -357,11 +357,11 @@ func workerStep(b *bench, e *expected, what string) {
 		b.Unanswered(e.state)
 		e.unverified = true
 	case "remember":
-		b.Commit(e.state, ptr.To(7))
+		b.Commit(e.state, ptr.To(7), "")
 		e.memory = 7
 		e.committed()
 	case "commit":
-		b.Commit(e.state, nil)
+		b.Commit(e.state, nil, "")
 		e.memory = 0
 		e.committed()
 	case "fail":

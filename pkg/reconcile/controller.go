@@ -49,6 +49,10 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
+	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped. Nil stands for a memory
+	// that is about more than one object.
+	Subject func(S) types.UID
+
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
 	// is none.
 	Owner func(S) plan.Object

@@ -36,7 +36,7 @@ func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.D
 		}
 	}()
 	now := r.shared.Clock.Now()
-	o, err := r.Observe(ctx, r.request(key, now, keys.Peek(key)))
+	o, err := r.observeKey(ctx, key, now, keys.Peek(key))
 	if err != nil {
 		return d, err
 	}

@@ -294,3 +294,26 @@ func TestMemoryWhenObserveRunsTwice(t *testing.T) {
 		}
 	})
 }
+
+// Another object of the name, whose predecessor nobody has seen go, is observed without what is remembered of that.
+func TestMemoryIsOfOneObject(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.decide, w.remember = nothing, counting
+		w.start()
+		w.put("a", 0)
+		w.settle()
+		w.touch("a")
+		w.wantMemories("one object", "a", 0, 1)
+		another, err := w.get("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		another.UID = "another"
+		if _, err := w.Put(another); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		w.touch("a")
+		w.wantMemories("another object", "a", 2, 0, 1)
+	})
+}

@@ -102,7 +102,7 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
 	}
 	if memory, ok := r.runner.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
-		r.runner.keys.Commit(r.state, memory)
+		r.runner.keys.Commit(r.state, memory, r.runner.subjectOf(o.Snapshot))
 	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
 		return did.Err
@@ -111,7 +111,7 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 }
 
 func (r *run[S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
-	return r.runner.Observe(ctx, r.runner.request(r.key, r.record.Time, r.runner.keys.Observed(r.state)))
+	return r.runner.observeKey(ctx, r.key, r.record.Time, r.runner.keys.Observed(r.state))
 }
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
@@ -266,6 +266,29 @@ func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
 	r.runner.keys.Forget(r.state, wasUnverified)
 	r.runner.explained.Forget(r.key)
+}
+
+// observeKey observes a key of which so much is remembered. If that is about an earlier object of the name, it is observed without it.
+func (r *Runner[S, D, M]) observeKey(
+	ctx context.Context, key plan.Key, now time.Time, of keystate.Observed[M, Change],
+) (Observation[S, M], error) {
+	o, err := r.Observe(ctx, r.request(key, now, of))
+	if err != nil || !o.Exists || of.Memory == nil || of.Subject == "" {
+		return o, err
+	}
+	if r.subjectOf(o.Snapshot) == of.Subject {
+		return o, nil
+	}
+	of.Memory = nil
+	return r.Observe(ctx, r.request(key, now, of))
+}
+
+// subjectOf returns the uid of the object that the memory is about; empty if it is about more than one.
+func (r *Runner[S, D, M]) subjectOf(s S) types.UID {
+	if r.Subject == nil {
+		return ""
+	}
+	return r.Subject(s)
 }
 
 func (r *Runner[S, D, M]) ownerOf(s S) plan.Object {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -234,7 +235,8 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 		Observe: func(_ context.Context, r Request[int]) (Observation[toy, int], error) {
 			return w.observe(r, sets, pods)
 		},
-		Owner: func(s toy) plan.Object { return s.set },
+		Owner:   func(s toy) plan.Object { return s.set },
+		Subject: func(s toy) types.UID { return s.set.UID },
 		Plan: PlanOnly(func(_ time.Time, s toy) plan.Plan {
 			if w.decide != nil {
 				return w.decide(s)

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -51,6 +52,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe:  k.observe,
 		Owner:    func(s snapshot) plan.Object { return s.CronJob },
+		Subject:  func(s snapshot) types.UID { return s.CronJob.UID },
 		Plan:     reconcile.PlanOnly(planJobs),
 		Remember: reconcile.RememberOutcome(remember),
 		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -30,10 +31,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if c == nil {
 		return o, nil
 	}
-	s := snapshot{CronJob: c, Jobs: k.jobs.OwnedBy(c.Namespace, c.UID)}
-	if r.Memory != nil && r.Memory.UID == c.UID {
-		s.Memory = *r.Memory
-	}
+	s := snapshot{CronJob: c, Jobs: k.jobs.OwnedBy(c.Namespace, c.UID), Memory: ptr.Deref(r.Memory, memory{})}
 	if err := k.findActive(ctx, r.Reader, &s); err != nil {
 		return o, err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -27,7 +26,6 @@ type snapshot struct {
 
 // memory is what is remembered of a CronJob.
 type memory struct {
-	UID      types.UID // of the CronJob, because another one may come to have its name
 	Schedule string    // and time zone; empty if nothing is remembered
 	Since    time.Time // times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
 	Ran      time.Time // the latest time of the schedule for which there was a Job
@@ -38,7 +36,7 @@ type memory struct {
 // for the history limits, changes nothing about the schedule that was seen and the warnings that were given.
 func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	d := decide(now, s)
-	m := &memory{UID: s.CronJob.UID, Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
+	m := &memory{Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
 	if createdJob(did) != nil {
 		m.Ran = later(m.Ran, d.run)
 	}

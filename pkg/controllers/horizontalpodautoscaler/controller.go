@@ -8,6 +8,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -63,6 +64,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Report:   reportStatus,
 		Applied:  own.applied,
 		Owner:    func(s snapshot) plan.Object { return s.Autoscaler },
+		Subject:  func(s snapshot) types.UID { return s.Autoscaler.UID },
 	}), nil
 }
 

@@ -43,7 +43,7 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 		return observation{}, nil
 	}
 	s := snapshot{Autoscaler: h, Settings: k.settings, Began: r.Now, Next: k.schedule.wait(r.Now, h.Namespace)}
-	if m := r.Memory; m != nil && m.UID == h.UID {
+	if m := r.Memory; m != nil {
 		s.Known, s.History, s.Due, s.Scaled, s.StaleSince = true, m.History, m.Due, m.Scaled, m.staleSince(h)
 	}
 	if err := k.observeTarget(ctx, r, &s); err != nil {

@@ -33,7 +33,7 @@ func (s snapshot) before(now time.Time) history {
 
 // remember returns what is known when the plan was carried out: what the metrics asked for, before any limits, and what was scaled.
 func remember(now time.Time, s snapshot, d decision, did plan.Outcome) *memory {
-	m := &memory{UID: s.Autoscaler.UID, History: s.History, Due: now.Add(s.Next)}
+	m := &memory{History: s.History, Due: now.Add(s.Next)}
 	if s.Target == nil && !s.Known {
 		return nil
 	}

@@ -81,7 +81,6 @@ type sample struct {
 
 // memory is what is remembered of an autoscaler from one reconcile to the next.
 type memory struct {
-	UID        types.UID
 	History    history
 	Due        time.Time
 	Scaled     time.Time

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -83,9 +82,6 @@ func TestWhatIsRememberedOfFailures(t *testing.T) {
 		if _, failures := backoff(now, s); got != c.want || failures != c.want {
 			t.Errorf("%s: %d failures are remembered, the back-off counts %d, want %d", c.name, got, failures, c.want)
 		}
-	}
-	if m := m.see(now, snapshotOf(sum(9, func(j *batchv1.Job) { j.UID = "another" }))); m != nil {
-		t.Errorf("of another Job of the same name: %+v", m)
 	}
 	if m := m.see(now, snapshotOf(sum(9, limitPerIndex(1)), after)); m != nil {
 		t.Errorf("of a Job with a limit for each index: %+v", m)

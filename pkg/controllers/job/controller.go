@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -84,6 +85,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Observe:  k.observe,
 		Remember: reconcile.RememberOutcome(remember),
 		Owner:    func(s snapshot) plan.Object { return s.Job },
+		Subject:  func(s snapshot) types.UID { return s.Job.UID },
 		Plan:     planJob,
 		Report:   reportJob,
 		Applied:  own.applied,

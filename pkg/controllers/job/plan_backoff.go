@@ -29,7 +29,6 @@ func delay(failures int) time.Duration {
 
 // memory is what the process remembers of the failures of a Job. With a limit for each index, annotations of the pods tell that.
 type memory struct {
-	UID      types.UID          // of the Job
 	Failures int                // in a row
 	Last     time.Time          // when the last of them ended
 	Success  time.Time          // the latest; earlier failures do not count
@@ -47,10 +46,10 @@ func (m *memory) see(now time.Time, s view) *memory {
 		return next
 	}
 	if next == nil {
-		next = &memory{UID: s.Job.UID}
+		next = &memory{}
 	}
 	next.Start, next.Seen = start.Time, now
-	if m != nil && m.UID == s.Job.UID && m.Start.Equal(start.Time) {
+	if m != nil && m.Start.Equal(start.Time) {
 		next.Seen = m.Seen
 	}
 	return next
@@ -61,10 +60,10 @@ func (m *memory) seeFailures(now time.Time, s view) *memory {
 	if workloads.HasLimitPerIndex(s.Job) {
 		return nil
 	}
-	next := memory{UID: s.Job.UID, Success: latestSuccess(s), Counted: map[types.UID]bool{}}
+	next := memory{Success: latestSuccess(s), Counted: map[types.UID]bool{}}
 	var before map[types.UID]bool
 	switch {
-	case m == nil || m.UID != s.Job.UID:
+	case m == nil:
 	case next.Success.After(m.Success):
 	default:
 		next.Failures, next.Last, next.Success, before = m.Failures, m.Last, m.Success, m.Counted

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
@@ -91,6 +92,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 		Plan:             reconcile.PlanOnly(planUsage),
 		Remember:         reconcile.RememberOutcome(remember),
 		Owner:            owner,
+		Subject:          func(s snapshot) types.UID { return owner(s).GetUID() },
 		SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
 		Source: func(ctx context.Context, enqueue func(plan.Key)) {
 			k.index.Run(ctx, k.quotas.Informer(), enqueue)

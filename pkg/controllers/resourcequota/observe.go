@@ -44,11 +44,11 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	s := &o.Snapshot
 	l, err := sums.LimitsOf(q, k.gates)
 	if err != nil {
-		s.Error, s.Memory = err.Error(), memory{UID: q.UID}
+		s.Error = err.Error()
 		return o, nil
 	}
 	before := memory{}
-	if r.Memory != nil && r.Memory.UID == q.UID {
+	if r.Memory != nil {
 		before = r.Memory.under(l.Selector.Key())
 	}
 	since := k.index.Since(r.Key, l)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -33,7 +32,6 @@ const farApart = 1 << 23
 
 // memory is what is remembered of a quota.
 type memory struct {
-	UID      types.UID
 	Sequence uint64 // of the latest arrival that was seen
 	Selector string // the scopes for which this was remembered
 	// Seen is the latest version of the quota that was looked at or written, and Used what its status said. If nobody knows whether a
@@ -114,7 +112,7 @@ func (m *memory) knows(name corev1.ResourceName) bool {
 // advance returns what is to be remembered after versions of the quota were seen, the last of which is q, and objects have arrived
 // (RQ-57).
 func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, seen []version, arrived []increase) memory {
-	next := memory{UID: q.UID, Sequence: m.Sequence, Seen: m.Seen, Used: m.Used, Known: slices.Clone(m.Known), Sources: m.Sources}
+	next := memory{Sequence: m.Sequence, Seen: m.Seen, Used: m.Used, Known: slices.Clone(m.Known), Sources: m.Sources}
 	for _, r := range m.Reserved {
 		if now.Sub(r.At) < reservedFor {
 			next.Reserved = append(next.Reserved, r.copy())

@@ -83,7 +83,7 @@ func TestPlan(t *testing.T) {
 // A row is a sentence: what is reserved after versions of the quota and objects were seen. Version 10 said that two are used, and two were
 // counted.
 func TestReservations(t *testing.T) {
-	known := memory{UID: "q", Seen: 10, Used: amounts("pods", 2), Known: []corev1.ResourceName{"pods"}}
+	known := memory{Seen: 10, Used: amounts("pods", 2), Known: []corev1.ResourceName{"pods"}}
 	at := func(v, after uint64, used int) version { return version{v, after, amounts("pods", used)} }
 	came := func(v uint64) increase { return increase{Version: v, Usage: amounts("pods", 1)} }
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestReservations(t *testing.T) {
 		{"two are added, one comes", known, []version{at(11, 10, 3), at(13, 11, 4)}, []increase{came(12)}, "1", 0},
 		{"the watch has skipped a version", known, []version{at(13, 0, 4)}, []increase{came(12), came(14)}, "0", 0},
 		{"the object comes first", known, []version{at(10, 0, 2)}, []increase{came(12)}, "0", 1},
-		{"what comes from another etcd, whose versions are lower", memory{UID: "q", Seen: farApart + 10, Used: amounts("pods", 2), Known: known.Known}, []version{at(farApart+20, farApart+10, 3)}, []increase{came(9)}, "0", 0},
+		{"what comes from another etcd, whose versions are lower", memory{Seen: farApart + 10, Used: amounts("pods", 2), Known: known.Known}, []version{at(farApart+20, farApart+10, 3)}, []increase{came(9)}, "0", 0},
 		{"what comes from another etcd, whose versions are higher", known, []version{at(11, 10, 4)}, []increase{came(farApart + 20)}, "1", 0},
 		{"an old version", known, []version{at(9, 8, 7)}, nil, "0", 0},
 		{"the usage was lowered, and raised again", known, []version{at(11, 10, 1), at(12, 11, 2)}, nil, "1", 0},
@@ -122,7 +122,7 @@ func TestReservations(t *testing.T) {
 
 // An object that has come before the increase was seen settles it later. A reservation ends after a minute.
 func TestReservationsLater(t *testing.T) {
-	m := memory{UID: "q", Seen: 10, Used: amounts("pods", 2), Known: []corev1.ResourceName{"pods"}}
+	m := memory{Seen: 10, Used: amounts("pods", 2), Known: []corev1.ResourceName{"pods"}}
 	q := quotaOf(amounts("pods", 9), said(amounts("pods", 2)), func(q *corev1.ResourceQuota) { q.ResourceVersion = "10" })
 	m = m.advance(epoch, q, amounts("pods", 3), []version{{10, 0, q.Status.Used}}, []increase{{Version: 12, Usage: amounts("pods", 1)}})
 	q = quotaOf(amounts("pods", 9), said(amounts("pods", 4)), func(q *corev1.ResourceQuota) { q.ResourceVersion = "13" })
@@ -149,7 +149,7 @@ func TestReservationsLater(t *testing.T) {
 // What others have counted before is counted as if for the first time: nobody knows what the new source has missed.
 func TestReservationsOfOtherSources(t *testing.T) {
 	m := reserving(amounts("pods", 3, "cpu", 2))
-	m.UID, m.Seen, m.Used, m.Known = "q", 10, amounts("pods", 4, "cpu", 2), []corev1.ResourceName{"cpu", "pods"}
+	m.Seen, m.Used, m.Known = 10, amounts("pods", 4, "cpu", 2), []corev1.ResourceName{"cpu", "pods"}
 	m.AtRest = true
 	m = m.from(map[corev1.ResourceName]string{"pods": "1,", "cpu": "1,"})
 	q := quotaOf(amounts("pods", 9, "cpu", 9), said(amounts("pods", 4, "cpu", 2)), func(q *corev1.ResourceQuota) { q.ResourceVersion = "10" })
@@ -183,7 +183,7 @@ func TestReservationsOfOtherSources(t *testing.T) {
 // Own writes are no raises, also if nobody knows whether they were carried out.
 func TestOwnWrites(t *testing.T) {
 	q := quotaOf(amounts("pods", 9), said(amounts("pods", 3)))
-	s := snapshot{Quota: q, Memory: memory{UID: "q", Seen: 100, Used: amounts("pods", 5), Known: []corev1.ResourceName{"pods"}}}
+	s := snapshot{Quota: q, Memory: memory{Seen: 100, Used: amounts("pods", 5), Known: []corev1.ResourceName{"pods"}}}
 	for _, c := range []struct {
 		name string
 		plan.Result
@@ -214,7 +214,7 @@ func TestNeverLowersTooFar(t *testing.T) {
 		}
 		var objects []event
 		quotas := []*corev1.ResourceQuota{quotaOf(amounts("pods", hard), said(amounts("pods", 0)))}
-		m := memory{UID: "q", Seen: 100, Used: amounts("pods", 0), Known: []corev1.ResourceName{"pods"}}
+		m := memory{Seen: 100, Used: amounts("pods", 0), Known: []corev1.ResourceName{"pods"}}
 		counted := 0
 		var arrived []increase
 		sync := func() {

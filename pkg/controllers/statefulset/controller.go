@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -64,6 +65,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Observe:  k.observe,
 		Remember: remember,
 		Owner:    func(s snapshot) plan.Object { return s.Set },
+		Subject:  func(s snapshot) types.UID { return s.Set.UID },
 		Plan:     planSet,
 		Report:   reportStatus,
 		Applied:  own.applied,

@@ -19,7 +19,6 @@ import (
 
 // memory is what is remembered of a StatefulSet from one reconcile to the next.
 type memory struct {
-	UID        types.UID
 	Generation int64
 	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache
 	Data       []byte                  // of this template: to encode it is expensive
@@ -63,12 +62,9 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		return observation{}, err
 	}
 	s.Known = known(set, s.Data, before)
-	s.Complained = before.Complained
-	if before.UID == set.UID {
-		s.Refused = before.Refused
-	}
+	s.Complained, s.Refused = before.Complained, before.Refused
 	s.Taken = k.taken(set, s.Data)
-	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
+	after := memory{Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	k.lookUp(s)
 	after.Complained = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
@@ -77,7 +73,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 // dataOf returns the data of the present template. That the generation is the same does not show that the template is: an API server
 // that has been upgraded may have added defaults (STS-34).
 func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
-	if before.Template != nil && before.UID == set.UID && before.Generation == set.Generation &&
+	if before.Template != nil && before.Generation == set.Generation &&
 		equality.Semantic.DeepEqual(before.Template, &set.Spec.Template) {
 		return before.Data, nil
 	}
@@ -88,7 +84,7 @@ func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
 // encoding has changed, nor the generation of the set (STS-34).
 func known(set *appsv1.StatefulSet, data []byte, before memory) string {
 	switch {
-	case before.Revision != "" && before.UID == set.UID && (before.Generation == set.Generation || bytes.Equal(before.Data, data)):
+	case before.Revision != "" && (before.Generation == set.Generation || bytes.Equal(before.Data, data)):
 		return before.Revision
 	case set.Status.ObservedGeneration == set.Generation:
 		return set.Status.UpdateRevision
