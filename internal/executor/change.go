@@ -238,7 +238,7 @@ func removes(s plan.Change) bool {
 
 // options says how a change is sent.
 func (w *Writing) options(m client.Mapping, s plan.Change) client.WriteOptions {
-	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, Version: s.CheckVersion, Touch: s.Touch}
+	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, CheckVersion: s.CheckVersion, Touch: s.Touch}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = client.MethodApply, s.Apply.FieldManager, s.Apply.Force
