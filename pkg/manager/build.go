@@ -203,7 +203,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 		m.noteOff(entry, off.Why)
 		return nil
 	case err == nil && runner == nil && m.on(entry):
-		return errors.New("Init returned nothing to run, and no Off that says why")
+		return errors.New("there is nothing to run, and no Off that says why")
 	case err != nil || runner == nil:
 		return err
 	}
