@@ -346,7 +346,7 @@ func TestEnabled(t *testing.T) {
 			var got string
 			o := options(Controller{Name: "toy", Account: "toy", Init: func(c Context) (Runner, error) {
 				got = fmt.Sprint(c.Enabled("PodDeletionCost"), c.Enabled("StatefulSetRecreateStrategy"), c.Enabled("NoSuchGate"))
-				return nil, nil
+				return nil, Off{Why: "there is nothing to do"}
 			}})
 			o.FeatureGates = c.gates
 			if _, err := New(client, o); err != nil || got != c.want {
