@@ -142,7 +142,7 @@ var layers = []string{
 	"internal/workloads/replicas internal/workloads/scale internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
 	"internal/health/caches",
-	"pkg/informers pkg/cluster internal/explainhttp internal/health/queues internal/election internal/brakes",
+	"pkg/informers internal/explainhttp internal/health/queues internal/election internal/brakes",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",

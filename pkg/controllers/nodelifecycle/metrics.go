@@ -61,8 +61,8 @@ func (g *zoneGauge) Collect(out chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.Reset()
-	zones, _ := g.caches.zones.Get()
-	for name, members := range zones {
+	t, _ := g.caches.term.Get()
+	for name, members := range t.Zones {
 		g.WithLabelValues(name).Set(g.value(members.sums))
 	}
 	g.GaugeVec.Collect(out)
