@@ -69,6 +69,7 @@ func (s source) imports() (paths []string) {
 // controllers.
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
+	"term.go",    // what it knows beside its keys
 	"cleanup.go", // what takes the place of a controller that is switched off
 }
 
@@ -425,7 +426,6 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
 		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
-		"pkg/controllers/tainteviction/observe.go":                   "when this process could not read a node",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
 		"internal/workloads/replicas/metrics.go":                     "metrics",
 	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/")

@@ -14,7 +14,7 @@ import (
 // How long an eviction was due is told in seconds.
 func TestMEND22Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCollectors(brake.New(brake.Budget{}))
+		c := newCollectors(newTerms(nil, brake.New(brake.Budget{})))
 		registry := metrics.NewKubeRegistry()
 		registry.MustRegister(c.all()...)
 		due := time.Now()
