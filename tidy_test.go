@@ -420,7 +420,7 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/horizontalpodautoscaler/metrics.go":         "metrics",
 		"pkg/controllers/horizontalpodautoscaler/observe.go":         "how long reads took",
 		"pkg/controllers/horizontalpodautoscaler/observe_answers.go": "when this process has asked",
-		"pkg/controllers/persistentvolumebinder/observe_changes.go":  "when this process has seen that a class is gone",
+		"pkg/controllers/persistentvolumebinder/term.go":             "when this process has seen that a class is gone, and since when the brake holds",
 		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
 		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
 		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
