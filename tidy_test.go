@@ -192,6 +192,45 @@ func TestObserveDoesNotLog(t *testing.T) {
 	}
 }
 
+// What a controller knows beside its keys belongs to its term (reconcile.Term), and what only saves time to a reconcile.Memo: so nothing
+// has a lock where controllers observe, plan and enqueue, and Observe can change nothing. Metrics and runners may have locks.
+func TestControllersNeedNoLocks(t *testing.T) {
+	excused := map[string]string{
+		"pkg/controllers/attachdetach/observe_strays.go":                "an index of two caches: a look changes no answer",
+		"pkg/controllers/cronjob/observe.go":                            "time zones, which are files: it saves time and changes no answer",
+		"pkg/controllers/csrsigning/observe_authority.go":               "the last pair of files that belong together, whoever leads",
+		"pkg/controllers/daemonset/observe_nodes.go":                    "which nodes run what: it saves time and changes no answer",
+		"pkg/controllers/horizontalpodautoscaler/observe.go":            "discovery is asked anew once in a while",
+		"pkg/controllers/horizontalpodautoscaler/observe_answers.go":    "live reads that several keys share",
+		"pkg/controllers/horizontalpodautoscaler/observe_namespaces.go": "what targets that are read live select (HPA-16)",
+		"pkg/controllers/podgc/observe.go":                              "it waits for live reads that it makes at the same time",
+		"pkg/controllers/serviceaccounttoken/controller.go":             "it waits for files that it follows at the same time",
+		"pkg/controllers/tainteviction/observe.go":                      "live reads that several keys share",
+	}
+	checked := 0
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder) || s.isTest() || runs(base) || base == "metrics.go" {
+			continue
+		}
+		checked++
+		locks := slices.Contains(s.imports(), "sync") || slices.Contains(s.imports(), "sync/atomic")
+		switch why, is := excused[s.path]; {
+		case locks && !is:
+			t.Errorf("%s imports sync", s.path)
+		case is && (!locks || why == ""):
+			t.Errorf("%s needs no excuse any more", s.path)
+		}
+		delete(excused, s.path)
+	}
+	for path := range excused {
+		t.Errorf("there is no %s", path)
+	}
+	if checked < 200 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
 func TestImportsPointOneWay(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {
