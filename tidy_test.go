@@ -71,6 +71,7 @@ func (s source) imports() (paths []string) {
 // controllers.
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
+	"term.go",    // what it knows beside its keys
 	"sign.go",    // what is signed right before a write
 	"cleanup.go", // what takes the place of a controller that is switched off
 	"signing_key.go",
@@ -152,7 +153,7 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials",
 	"pkg/manager",
-	"pkg/informers pkg/cluster internal/explainhttp",
+	"pkg/informers internal/explainhttp",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
@@ -200,6 +201,45 @@ func TestObserveDoesNotLog(t *testing.T) {
 		}
 	}
 	if checked < 4 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
+// What a controller knows beside its keys belongs to its term (reconcile.Term), and what only saves time to a reconcile.Memo: so nothing
+// has a lock where controllers observe, plan and enqueue, and Observe can change nothing. Metrics and runners may have locks.
+func TestControllersNeedNoLocks(t *testing.T) {
+	excused := map[string]string{
+		"pkg/controllers/attachdetach/observe_strays.go":                "an index of two caches: a look changes no answer",
+		"pkg/controllers/cronjob/observe.go":                            "time zones, which are files: it saves time and changes no answer",
+		"pkg/controllers/csrsigning/observe_authority.go":               "the last pair of files that belong together, whoever leads",
+		"pkg/controllers/daemonset/observe_nodes.go":                    "which nodes run what: it saves time and changes no answer",
+		"pkg/controllers/horizontalpodautoscaler/observe.go":            "discovery is asked anew once in a while",
+		"pkg/controllers/horizontalpodautoscaler/observe_answers.go":    "live reads that several keys share",
+		"pkg/controllers/horizontalpodautoscaler/observe_namespaces.go": "what targets that are read live select (HPA-16)",
+		"pkg/controllers/podgc/observe.go":                              "it waits for live reads that it makes at the same time",
+		"pkg/controllers/serviceaccounttoken/controller.go":             "it waits for files that it follows at the same time",
+		"pkg/controllers/tainteviction/observe.go":                      "live reads that several keys share",
+	}
+	checked := 0
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder) || s.isTest() || runs(base) || base == "metrics.go" {
+			continue
+		}
+		checked++
+		locks := slices.Contains(s.imports(), "sync") || slices.Contains(s.imports(), "sync/atomic")
+		switch why, is := excused[s.path]; {
+		case locks && !is:
+			t.Errorf("%s imports sync", s.path)
+		case is && (!locks || why == ""):
+			t.Errorf("%s needs no excuse any more", s.path)
+		}
+		delete(excused, s.path)
+	}
+	for path := range excused {
+		t.Errorf("there is no %s", path)
+	}
+	if checked < 200 {
 		t.Errorf("only %d files checked", checked)
 	}
 }
@@ -478,21 +518,19 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
 		"pkg/controllers/attachdetach/observe.go":                    "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/observe_absent.go":             "when this process has seen that a driver is absent",
-		"pkg/controllers/attachdetach/observe_enqueue.go":            "when this process has seen that a driver is absent",
-		"pkg/controllers/attachdetach/observe_proof.go":              "when this process has seen that a driver is absent",
+		"pkg/controllers/attachdetach/term.go":                       "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/metrics.go":                    "metrics",
 		"pkg/controllers/csrsigning/metrics.go":                      "metrics",
 		"pkg/controllers/horizontalpodautoscaler/controller.go":      "which turn a namespace has: no deadline",
 		"pkg/controllers/horizontalpodautoscaler/metrics.go":         "metrics",
 		"pkg/controllers/horizontalpodautoscaler/observe.go":         "how long reads took",
 		"pkg/controllers/horizontalpodautoscaler/observe_answers.go": "when this process has asked",
-		"pkg/controllers/persistentvolumebinder/observe_changes.go":  "when this process has seen that a class is gone",
+		"pkg/controllers/persistentvolumebinder/term.go":             "when this process has seen that a class is gone, and since when the brake holds",
 		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
 		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
 		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
 		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
-		"pkg/controllers/tainteviction/observe.go":                   "when this process could not read a node",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
 		"internal/workloads/replicas/metrics.go":                     "metrics",
 		"internal/quota/sums/sums.go":                                "when this process has seen that a quota or an object has come",

@@ -38,6 +38,23 @@ func (m Map[K, V]) Get(key K) (value V, ok bool) {
 	return value, ok
 }
 
+// With returns a copy with an entry added or replaced.
+func (m Map[K, V]) With(key K, value V) Map[K, V] {
+	m = m.Clone()
+	m.Set(key, value)
+	return m
+}
+
+// Without returns a copy without an entry, or the map itself if it has none.
+func (m Map[K, V]) Without(key K) Map[K, V] {
+	if _, ok := m.Get(key); !ok {
+		return m
+	}
+	m = m.Clone()
+	m.Delete(key)
+	return m
+}
+
 // Set adds an entry, or replaces it.
 func (m *Map[K, V]) Set(key K, value V) { m.change(key, &value) }
 

@@ -25,11 +25,18 @@ func TestVersions(t *testing.T) {
 			next := version{last.overlaid.Clone(), maps.Clone(last.plain)}
 			for range rapid.IntRange(0, 3).Draw(t, "changes") {
 				key := keys.Draw(t, "key")
-				if rapid.Bool().Draw(t, "delete") {
+				value := rapid.Int().Draw(t, "value")
+				switch rapid.SampledFrom([]string{"set", "delete", "with", "without"}).Draw(t, "change") {
+				case "delete":
 					next.overlaid.Delete(key)
 					delete(next.plain, key)
-				} else {
-					value := rapid.Int().Draw(t, "value")
+				case "without":
+					next.overlaid = next.overlaid.Without(key)
+					delete(next.plain, key)
+				case "with":
+					next.overlaid = next.overlaid.With(key, value)
+					next.plain[key] = value
+				default:
 					next.overlaid.Set(key, value)
 					next.plain[key] = value
 				}

@@ -64,7 +64,8 @@ func (s *State[M, C]) stopLook() {
 
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
-	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
+	return s.look == nil && !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() &&
+		s.failures == 0 && s.stale == 0 &&
 		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0
 }
 
@@ -90,6 +91,15 @@ func (k *States[M, C]) get(key plan.Key) *State[M, C] {
 		k.all[key] = s
 	}
 	return s
+}
+
+// End stops all timers. It is for the end of a term, when no worker has a key any more.
+func (k *States[M, C]) End() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.all {
+		s.stopLook()
+	}
 }
 
 // Len counts the keys of which something is remembered.

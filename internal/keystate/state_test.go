@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,6 +183,30 @@ func TestKeyState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// No timer of a key outlasts the term.
+func TestEndStopsTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New[int, int]()
+		key := plan.Key{Name: "a"}
+		s, _ := k.Admit(key, freshness.Caches{}, time.Now())
+		looks := 0
+		s.LookAfter(time.Second, func() { looks++ })
+		k.Release(key, s, 0)
+		if k.Len() != 1 {
+			t.Error("a key that is to be looked at again is forgotten")
+		}
+		k.End()
+		time.Sleep(time.Minute)
+		if looks > 0 {
+			t.Error("it is looked at after the end")
+		}
+		s, _ = k.Admit(key, freshness.Caches{}, time.Now())
+		if k.Release(key, s, 0); k.Len() != 0 {
+			t.Error("a key of which there is nothing to say is kept")
+		}
+	})
 }
 
 func TestCooldown(t *testing.T) {

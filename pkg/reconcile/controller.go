@@ -45,6 +45,10 @@ type Controller[S, D, M any] struct {
 	// the Observation. If ok is false, nothing is committed: the next Observe gets the same memory and the same changes again. It is
 	// pure. Nil stands for [IfCarriedOut].
 	Remember func(now time.Time, s S, d D, seen *M, did, reported plan.Outcome) (m *M, ok bool)
+	// Planned is told what was decided, right before the steps are carried out. It puts into a [Term] what other keys
+	// have to know by then, such as what this one is about to take. An error stops the reconcile: [plan.ErrStale] if
+	// another key has taken it. It may be nil, and must be quick.
+	Planned func(s S, d D) error
 	// Applied is told what became of a plan and of its report, for metrics and log lines of the controller's own. The outcome of the
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
@@ -62,6 +66,11 @@ type Controller[S, D, M any] struct {
 	// leader, or one of our own that was not answered. It may be nil.
 	Live func(S) []Live
 
+	// Term is what the controller knows beside its keys while the process leads; nil if that is nothing. A [Term] is
+	// one.
+	Term interface {
+		Run(ctx context.Context, enqueue func(plan.Key), work func())
+	}
 	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that has changed. It
 	// is called when the controller begins to work and all caches are filled, and returns when ctx ends, or when it has no more to
 	// enqueue. [Keys] makes one of keys that are there from the beginning.

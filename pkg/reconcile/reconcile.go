@@ -97,6 +97,11 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		}
 		d, p = r.plan(o.Snapshot)
 	}
+	if r.runner.Planned != nil {
+		if err := r.runner.Planned(o.Snapshot, d); err != nil {
+			return err
+		}
+	}
 	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
 	if r.runner.Applied != nil {
 		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
@@ -229,7 +234,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 // lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
 func (r *run[S, D, M]) lookAgain() {
 	if r.gained {
-		term, key := r.runner.queue, r.key // the timer may fire when the next term has a queue of its own
+		term, key := r.runner.queue, r.key
 		r.state.LookAfter(vanishedAfter, func() { term.Add(key) })
 	}
 	switch {

@@ -83,13 +83,22 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
 	defer r.end()
+	if r.Term != nil {
+		r.Term.Run(ctx, r.queue.Add, func() { r.work(ctx) })
+	} else {
+		r.work(ctx)
+	}
+	return nil
+}
+
+// work has the workers reconcile keys until ctx ends.
+func (r *Runner[S, D, M]) work(ctx context.Context) {
 	var source sync.WaitGroup
 	if r.Source != nil {
 		source.Go(func() { r.Source(ctx, r.queue.Add) })
 	}
 	r.queue.Run(ctx, r.Workers)
 	source.Wait()
-	return nil
 }
 
 // begin makes the state of a new term.
@@ -101,10 +110,11 @@ func (r *Runner[S, D, M]) begin() {
 	r.explained.Clear()
 }
 
-// end drops the state of a term, and with it what can only be said of a controller that runs.
+// end drops the state of a term and stops its timers, and with it goes what can only be said of a controller that runs.
 func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.keys.End()
 	r.keys = keystate.New[M, Change]()
 }
 

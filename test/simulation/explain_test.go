@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,10 +33,16 @@ var unnamed = map[string][]string{
 // recordsOnly are controllers that cannot say what they see: the graph of the garbage collector is one for all objects.
 var recordsOnly = []string{"garbage-collector-controller"}
 
+// readsLive are controllers that read live in each Observe, which takes time.
+var readsLive = []string{
+	"certificatesigningrequest-approving-controller", "legacy-serviceaccount-token-cleaner-controller", "namespace-controller",
+}
+
 // TestExplain asks all controllers about everything that they work on, while users play: what they have made of it, see now and would do.
-// Each answer can be read, is bounded, and has no content of a Secret. Nothing else changes by that: it is what the scenario expects.
+// Each answer can be read, is bounded, and has no content of a Secret. Nothing else changes by that: it is what the scenario expects. To
+// look has no side effects either: two looks at a key at one moment say the same, also if all other keys were looked at in between.
 func TestExplain(t *testing.T) {
-	told := map[string]int{}
+	told, compared := map[string]int{}, map[string]int{}
 	for _, e := range suite.Entries() {
 		scenario := suite.Scenario{Prepare: e.Budgets[0].Prepare, Play: e.Budgets[0].Do}
 		if len(e.Scenarios) > 0 {
@@ -48,8 +55,13 @@ func TestExplain(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
+					look := func() {
+						details, same := w.explained(t, e.Controller)
+						told[e.Controller] += details
+						compared[e.Controller] += same
+					}
 					for ctx.Err() == nil {
-						told[e.Controller] += w.explained(t, e.Controller)
+						look()
 						soon := time.After(time.Second)
 						if told[e.Controller] > 0 {
 							<-soon
@@ -58,7 +70,7 @@ func TestExplain(t *testing.T) {
 						select { // some objects are soon gone
 						case <-w.server.Changed():
 							time.Sleep(time.Millisecond)
-							told[e.Controller] += w.explained(t, e.Controller)
+							look()
 							time.Sleep(time.Millisecond)
 						case <-soon:
 						}
@@ -74,7 +86,10 @@ func TestExplain(t *testing.T) {
 			if told[e.Controller] == 0 && !slices.Contains(recordsOnly, e.Controller) {
 				t.Error("it was asked for no detail")
 			}
-			t.Logf("%d details", told[e.Controller])
+			if compared[e.Controller] == 0 && !slices.Contains(recordsOnly, e.Controller) && !slices.Contains(readsLive, e.Controller) {
+				t.Error("no look was compared with another one at the same moment")
+			}
+			t.Logf("%d details, %d of which were looked at twice", told[e.Controller], compared[e.Controller])
 		})
 	}
 	if len(told) != len(controllers.Registry()) {
@@ -82,11 +97,44 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// explained asks a controller about all objects of its kinds, and returns how many details it was told.
-func (w *world) explained(t *testing.T, controller string) (details int) {
+// look is what a controller says of a key at one moment.
+type look struct {
+	explain.Record
+	History []explain.Record
+	explain.Detail
+
+	version uint64 // of the server
+	at      time.Time
+}
+
+func backwards(paths []string) []string {
+	paths = slices.Clone(paths)
+	slices.Reverse(paths)
+	return paths
+}
+
+// sameLook compares two looks at a key, between which others were looked at: to look has no side effects. If something else has happened
+// between them, or if there is no object, they are not compared.
+func (w *world) sameLook(t *testing.T, path string, before, now look) bool {
+	if before.Snapshot == nil || before.version != now.version ||
+		w.server.Version() != now.version || !before.at.Equal(now.at) || !time.Now().Equal(now.at) ||
+		!reflect.DeepEqual(before.Record, now.Record) || !reflect.DeepEqual(before.History, now.History) {
+		return false
+	}
+	if !reflect.DeepEqual(before.Detail, now.Detail) {
+		one, _ := json.Marshal(before.Detail)
+		other, _ := json.Marshal(now.Detail)
+		t.Errorf("%s: two looks at one moment differ:\n%s\n%s", path, one, other)
+	}
+	return true
+}
+
+// explained asks a controller about all objects of its kinds, twice, and returns how many details it was told, and how many of these it
+// compared.
+func (w *world) explained(t *testing.T, controller string) (details, compared int) {
 	m := w.processes[0].manager.Load()
 	if m == nil {
-		return 0
+		return 0, 0
 	}
 	ask := func(root, path string, into any) (body string, ok bool) {
 		answer := httptest.NewRecorder()
@@ -101,7 +149,7 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 	}
 	var overview struct{ Kinds []string }
 	if _, ok := ask("/debug/explain/", "", &overview); !ok {
-		return 0
+		return 0, 0
 	}
 	var secrets, paths []string
 	for _, name := range unnamed[controller] {
@@ -115,16 +163,21 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 			paths = append(paths, strings.TrimSuffix("/"+o.GetNamespace(), "/")+"/"+o.GetName())
 		}
 	}
-	for _, path := range paths {
-		var told struct {
-			explain.Record
-			History []explain.Record
-			explain.Detail
-		}
+	looked := map[string]look{}
+	for i, path := range slices.Concat(paths, backwards(paths)) {
+		var told look
+		told.version, told.at = w.server.Version(), time.Now()
 		body, ok := ask("/debug/snapshot/", path, &told)
 		if !ok {
 			continue
 		}
+		if i >= len(paths) {
+			if before, ok := looked[path]; ok && w.sameLook(t, path, before, told) {
+				compared++
+			}
+			continue
+		}
+		looked[path] = told
 		if told.Snapshot != nil {
 			details++
 		}
@@ -137,5 +190,5 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 			}
 		}
 	}
-	return details
+	return details, compared
 }

@@ -65,6 +65,7 @@ func nodePaths() []string {
 func (o *Options) newCaches(c manager.Context) (*caches, error) {
 	fields := informers.PodFields{Paths: podPaths(), Condition: func(*corev1.Pod, corev1.PodConditionType) bool { return false }}
 	k := &caches{root: c.Shared.Verifier, brake: c.Brake, disableTimeout: o.DisableForceDetachOnTimeout}
+	k.term = k.newTerm()
 	var errs [9]error
 	k.podsOn, errs[0] = informers.PodsByNode(c.Informers, fields)
 	k.podsOf, errs[1] = informers.PodsByClaim(c.Informers, fields)
@@ -91,8 +92,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   volumeWorkers,
 		Watches: []reconcile.Watch{
 			k.attachments.Watch(k.volumesByAttachment), k.podsOn.Watch(k.volumesByPod), k.nodes.Watch(k.volumesByNode),
-			k.claims.Watch(k.volumesByClaim), k.volumes.Watch(k.volumesByVolume), k.drivers.Watch(k.volumesByDriver),
+			k.claims.Watch(k.volumesByClaim), k.volumes.Watch(k.volumesByVolume),
+			k.term.Follow(k.drivers.Watch(k.volumesByDriver)),
 		},
+		Term:     k.term,
 		Source:   k.prove,
 		Observe:  k.observeVolume,
 		Live:     volumeSnapshot.live,
@@ -115,6 +118,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Owner:    nodeSnapshot.owner,
 		Live:     nodeSnapshot.live,
 		Plan:     planNode,
+		Planned:  k.reserve,
 		Remember: reconcile.RememberOutcome(rememberNode),
 		Applied:  own.appliedNode,
 	})

@@ -55,7 +55,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 				w.enqueued(o, nil)
 			}
 		}
-		w.proved.Store(rapid.Bool().Draw(t, "proved"))
+		proved := rapid.Bool().Draw(t, "proved")
+		w.term.Update(func(t term) term { t.Proved = proved; return t })
 		for key := range w.keys {
 			v, err := w.observeVolume(t.Context(), reconcile.Request[volumeMemory]{Key: key, Now: epoch})
 			if err != nil {

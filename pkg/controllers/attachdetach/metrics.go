@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -26,10 +24,6 @@ type collectors struct {
 	inUse      *gauge.Gauge
 
 	volumes, nodes *explain.Records
-
-	mu   sync.Mutex
-	held map[string]bool            // nodes with volumes that the brake holds
-	told map[string]map[string]bool // by node, the VolumeAttachments of which something is told
 }
 
 const (
@@ -39,14 +33,13 @@ const (
 
 func newCollectors(k *caches) *collectors {
 	c := &collectors{
-		caches: k, held: map[string]bool{}, told: map[string]map[string]bool{},
+		caches: k,
 		forced: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: "attach_detach_controller", Name: "attachdetach_controller_forced_detaches",
 			Help: "Volumes that were detached although their nodes may have had them in use.", StabilityLevel: metrics.ALPHA}, []string{"reason"}),
 		operations: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "storage_operation_duration_seconds", StabilityLevel: metrics.ALPHA,
 			Help:    "Seconds from when a driver was asked to attach or to detach a volume until it had done so, or said that it could not.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
-	k.owed, k.forget = c.owed, c.forget
 	c.total = newGauge("attachdetach_controller", "total_volumes", "Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
 		[]string{"plugin_name", "state"}, c.countVolumes)
 	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.", []string{"node", "volume_plugin"}, c.countUsed)
@@ -113,73 +106,21 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(now.Sub(asked.When).Seconds())
 		}
 	}
-	c.hold(now, s, d)
 	c.tell(now, s.Name, d.Verdicts)
-}
-
-// whatIsHeld is what the brake holds, in words.
-const whatIsHeld = "volumes of nodes that are not ready or gone"
-
-func (c *collectors) hold(now time.Time, s nodeSnapshot, d nodeDecision) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d.Held {
-		c.held[s.Name] = true
-		c.brake.Hold(now, whatIsHeld, s.Held)
-		return
-	}
-	if !c.held[s.Name] {
-		return
-	}
-	if delete(c.held, s.Name); len(c.held) == 0 {
-		cause := brake.ByProof
-		switch {
-		case len(s.Volumes) == 0:
-			cause = brake.NothingLeft
-		case len(d.Deleted) > 0 && s.Held != "":
-			cause = brake.ByTime
-		}
-		c.brake.Release(whatIsHeld, cause)
-	}
-}
-
-// owed reports whether something is held or told of a node: if it is gone, it has to be looked at once more, for that to end.
-func (c *collectors) owed(node string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held[node] || len(c.told[node]) > 0
-}
-
-// forget is for the end of a term.
-func (c *collectors) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.held) > 0 {
-		c.brake.Release(whatIsHeld, brake.NothingLeft)
-	}
-	clear(c.held)
-	clear(c.told)
+	c.term.Update(func(t term) term { return c.applied(t, now, s, d) })
 }
 
 // tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.
 func (c *collectors) tell(now time.Time, node string, verdicts map[string]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name := range c.told[node] {
+	t, _ := c.term.Get()
+	before, _ := t.Nodes.Get(node)
+	for name := range before.Told {
 		if _, ok := verdicts[name]; !ok {
 			c.nodes.Forget(plan.Key{Name: name})
-			delete(c.told[node], name)
 		}
 	}
 	for name, why := range verdicts {
-		if c.told[node] == nil {
-			c.told[node] = map[string]bool{}
-		}
-		c.told[node][name] = true
 		c.nodes.Put(plan.Key{Name: name}, explain.Record{Time: now, Why: why})
-	}
-	if len(c.told[node]) == 0 {
-		delete(c.told, node)
 	}
 }
 

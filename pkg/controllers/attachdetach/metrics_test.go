@@ -91,9 +91,13 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 	if r, ok := c.volumes.Get(plan.Key{Name: "pv-a"}); !ok || r.Why != "it waits" {
 		t.Errorf("%+v", r)
 	}
-	c.tell(time.Now(), "n", nil)
-	if _, ok := c.nodes.Get(plan.Key{Name: a.Name}); ok || len(c.told) > 0 {
-		t.Errorf("something is told of what is gone: %v", c.told)
+	c.appliedNode(t.Context(), nodeSnapshot{Name: "n"}, nodeDecision{}, plan.Outcome{}, plan.Outcome{})
+	left, _ := c.term.Get()
+	if _, noted := left.Nodes.Get("n"); noted {
+		t.Error("the node is noted")
+	}
+	if _, ok := c.nodes.Get(plan.Key{Name: a.Name}); ok {
+		t.Error("something is told of what is gone")
 	}
 }
 

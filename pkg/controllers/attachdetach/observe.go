@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,14 +35,10 @@ type caches struct {
 	brake       *brake.Brake
 
 	disableTimeout bool
-	proved         atomic.Bool // the cache shows what leaders before this one have written
+	term           *reconcile.Term[term]
 	strays         strays
 	inline         inlines
-	census         census
-	absences       absences
-	reserved       reservations
-	owed           func(node string) bool // something is held, or told, of a node: see collectors
-	forget         func()                 // nothing is any more
+	census         reconcile.Memo[time.Time, census]
 }
 
 // Indexes have values of several kinds, told apart by how they begin.
@@ -112,7 +107,8 @@ func (k *caches) attachable(v volume) bool {
 	if d := k.drivers.Get("", v.Driver); d != nil {
 		return attaches(d)
 	}
-	return k.absences.attaches(time.Now(), v.Driver, func() bool { return k.showsAttached(v.Driver) })
+	t, _ := k.term.Get()
+	return t.Absences.attaches(time.Now(), v.Driver)
 }
 
 // volumeOf returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is false, the claim is not bound, so
@@ -185,7 +181,7 @@ func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // observeVolume finds who needs a volume, and where it is.
 func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
 	s := volumeSnapshot{DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, volumeMemory{})}
-	if !k.proved.Load() {
+	if !k.proved() {
 		s.Unproved = unproved
 	}
 	name := k.volumeNamed(r.Key.Name)

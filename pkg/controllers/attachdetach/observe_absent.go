@@ -2,11 +2,13 @@ package attachdetach
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -21,10 +23,11 @@ const lookForAbsences = 10 * time.Second
 
 // absences are drivers without a CSIDriver, of which it is remembered or shown whether they attach their volumes.
 type absences struct {
-	mu       sync.Mutex
-	began    time.Time // of the term; zero: there is none
-	known    map[string]*lastSeen
-	attached map[string]bool // of those that were missing when the term began: whether they attach, as far as the cluster shows
+	began time.Time // of the term; zero: there is none
+	known map[string]lastSeen
+	// detached are the drivers that were missing when the term began, and that attach nothing as far as the cluster
+	// shows.
+	detached map[string]bool
 }
 
 // lastSeen is what the CSIDriver of a driver has said.
@@ -36,70 +39,62 @@ type lastSeen struct {
 // attaches reports whether a driver attaches its volumes, as its CSIDriver says (AD-11).
 func attaches(d *storagev1.CSIDriver) bool { return ptr.Deref(d.Spec.AttachRequired, true) }
 
-// term notes when a term begins, or its end, as the zero time. CSIDrivers may have been seen before.
-func (a *absences) term(began time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.began, a.attached = began, map[string]bool{}; began.IsZero() {
-		a.known = nil
+// firstAbsences are those at the beginning of a term.
+func (k *caches) firstAbsences(now time.Time) absences {
+	a := absences{began: now, known: map[string]lastSeen{}, detached: map[string]bool{}}
+	for d := range k.drivers.All() {
+		a.known[d.Name] = lastSeen{attaches: attaches(d)}
 	}
+	for _, all := range []cache.Indexer{k.volumes.Informer().GetIndexer(), k.podsWith.Informer().GetIndexer()} {
+		for _, value := range all.ListIndexFuncValues(index) {
+			name, ok := strings.CutPrefix(value, byDriver)
+			if _, known := a.known[name]; ok && !known && !k.showsAttached(name) {
+				a.detached[name] = true
+			}
+		}
+	}
+	return a
 }
 
-// see notes what a CSIDriver says, or that it is gone.
-func (a *absences) see(now time.Time, name string, d *storagev1.CSIDriver) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.known == nil {
-		a.known = map[string]*lastSeen{}
-	}
-	switch before := a.known[name]; {
+// seeing are these with what a CSIDriver says now, or that it is gone. What has long been gone is forgotten.
+func (a absences) seeing(now time.Time, name string, d *storagev1.CSIDriver) absences {
+	a.known = maps.Clone(a.known)
+	maps.DeleteFunc(a.known, func(_ string, d lastSeen) bool {
+		return !d.gone.IsZero() && now.Sub(d.gone) > 10*absentFor
+	})
+	switch before, known := a.known[name]; {
 	case d != nil:
-		a.known[name] = &lastSeen{attaches: attaches(d)}
-	case before != nil && before.gone.IsZero():
+		a.known[name] = lastSeen{attaches: attaches(d)}
+	case known && before.gone.IsZero():
 		before.gone = now
+		a.known[name] = before
 	}
+	return a
 }
 
 // attaches reports whether a driver without a CSIDriver attaches its volumes. It does (AD-11), unless its CSIDriver has said otherwise a moment ago, or
-// the term has just begun and the cluster shows otherwise. That is asked once.
-func (a *absences) attaches(now time.Time, name string, shows func() bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if d := a.known[name]; d != nil {
-		if d.gone.IsZero() { // the cache shows it, and nobody has been told yet
-			d.gone = now
-		}
-		return d.attaches || now.Sub(d.gone) >= absentFor
+// the term has just begun and the cluster has shown otherwise.
+func (a absences) attaches(now time.Time, name string) bool {
+	if d, known := a.known[name]; known {
+		noticed := !d.gone.IsZero() // the cache shows it a moment before
+		return d.attaches || noticed && now.Sub(d.gone) >= absentFor
 	}
-	if a.began.IsZero() || now.Sub(a.began) >= absentFor {
-		return true
-	}
-	attached, asked := a.attached[name]
-	if !asked {
-		attached = shows()
-		a.attached[name] = attached
-	}
-	return attached
+	return !a.detached[name] || now.Sub(a.began) >= absentFor
 }
 
-// over returns the drivers whose absence has begun to count since a time. What has long been gone is forgotten.
-func (a *absences) over(since, now time.Time) (drivers []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// over returns the drivers whose absence has begun to count since a time.
+func (a absences) over(since, now time.Time) (drivers []string) {
 	counts := func(from time.Time) bool {
 		at := from.Add(absentFor)
 		return !from.IsZero() && at.After(since) && !at.After(now)
 	}
 	for name, d := range a.known {
-		switch {
-		case counts(d.gone):
+		if counts(d.gone) {
 			drivers = append(drivers, name)
-		case !d.gone.IsZero() && now.Sub(d.gone) > 10*absentFor:
-			delete(a.known, name)
 		}
 	}
-	for name, attached := range a.attached {
-		if !attached && counts(a.began) {
+	for name := range a.detached {
+		if counts(a.began) {
 			drivers = append(drivers, name)
 		}
 	}
@@ -127,7 +122,8 @@ func (k *caches) showsAttached(name string) bool {
 func (k *caches) wake(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
 	for since := time.Now(); pause(ctx, lookForAbsences); {
 		now := time.Now()
-		for _, name := range k.absences.over(since, now) {
+		t, _ := k.term.Get()
+		for _, name := range t.Absences.over(since, now) {
 			for _, key := range of(name) {
 				enqueue(key)
 			}

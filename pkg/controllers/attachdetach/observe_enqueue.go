@@ -3,7 +3,6 @@ package attachdetach
 import (
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -201,21 +200,21 @@ func nodesByNode(before, after plan.Object) []plan.Key {
 }
 
 // changed returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it is gone counts only after a while.
-func (k *caches) changed(before, after plan.Object) string {
+func changed(before, after plan.Object) string {
 	was, is := typed[*storagev1.CSIDriver](before, after)
 	name := present(is, was)[0].Name
-	if k.absences.see(time.Now(), name, is); is == nil || attaches(is) == (was == nil || attaches(was)) {
+	if is == nil || attaches(is) == (was == nil || attaches(was)) {
 		return ""
 	}
 	return name
 }
 
 func (k *caches) volumesByDriver(before, after plan.Object) []plan.Key {
-	return k.volumesOfDriver(k.changed(before, after))
+	return k.volumesOfDriver(changed(before, after))
 }
 
 func (k *caches) nodesByDriver(before, after plan.Object) []plan.Key {
-	return k.nodesOfDriver(k.changed(before, after))
+	return k.nodesOfDriver(changed(before, after))
 }
 
 // volumesOfDriver returns the volumes of a driver, also those that stand in pods.

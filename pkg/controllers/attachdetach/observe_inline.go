@@ -1,10 +1,10 @@
 package attachdetach
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // inline are the volumes that stand in a pod.
@@ -16,37 +16,37 @@ type inline struct {
 // inlines works out what stands in pods. A pod may have thousands of volumes, and each of them is a key whose pods are looked at: what
 // stands in the pod that was asked for last is remembered.
 type inlines struct {
-	mu      sync.Mutex
+	reconcile.Memo[podVersion, inline]
+}
+
+// podVersion is a version of a pod.
+type podVersion struct {
 	uid     types.UID
 	version string
-	last    inline
 }
 
 func (m *inlines) of(p *corev1.Pod) inline {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.uid == p.UID && m.version == p.ResourceVersion && len(m.last.all) == len(p.Spec.Volumes) && p.UID != "" && p.ResourceVersion != "" {
-		return m.last
+	if p.UID == "" || p.ResourceVersion == "" {
+		return inlineOf(p)
 	}
-	m.uid, m.version = p.UID, p.ResourceVersion
-	m.last = inline{make([]volume, len(p.Spec.Volumes)), map[string]volume{}}
-	for i := range p.Spec.Volumes {
-		v := ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace)
-		if m.last.all[i] = v; v.Name == "" {
-			continue
-		}
-		if _, known := m.last.byName[v.Name]; !known {
-			m.last.byName[v.Name] = v
-		}
-	}
-	return m.last
+	return m.Of(podVersion{p.UID, p.ResourceVersion}, func() inline { return inlineOf(p) })
 }
 
 // forget drops what is remembered of a pod that is gone.
 func (m *inlines) forget(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.uid == uid {
-		m.uid, m.version, m.last = "", "", inline{}
+	m.Forget(func(v podVersion) bool { return v.uid == uid })
+}
+
+func inlineOf(p *corev1.Pod) inline {
+	found := inline{make([]volume, len(p.Spec.Volumes)), map[string]volume{}}
+	for i := range p.Spec.Volumes {
+		v := ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace)
+		if found.all[i] = v; v.Name == "" {
+			continue
+		}
+		if _, known := found.byName[v.Name]; !known {
+			found.byName[v.Name] = v
+		}
 	}
+	return found
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,21 +24,19 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 	name := k.nodeNamed(r.Key.Name)
 	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
 	there := k.attachments.By(onANode + s.Name)
-	if s.Node == nil || !managed(s.Node) {
-		k.release(r.Now, name, nil, nil, time.Time{})
-	}
-	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || k.owed(name); !o.Exists {
+	t, _ := k.term.Get()
+	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
+	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
 		return o, nil
 	}
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
 		s.Memory = nodeMemory{UID: s.Node.UID, Asked: s.Memory.Asked}
 	}
-	if !k.proved.Load() {
+	if !t.Proved {
 		s.Unproved = unproved
 	}
 	if s.Node == nil || managed(s.Node) {
 		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
-		k.release(r.Now, name, s.Node, s.Volumes, s.Memory.Failed)
 	}
 	if s.Memory.Read {
 		k.read(ctx, r.Reader, &s)
@@ -78,7 +75,6 @@ func (k *caches) read(ctx context.Context, reader client.Reader, s *nodeSnapshot
 // onNode returns what is attached to a node, and what pods need there.
 func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
 	needed := map[string]onNode{} // by the name of the volume
-	exclusive := map[string]bool{}
 	for _, p := range k.podsOn.OnNode(name) {
 		if !needs(p) {
 			continue
@@ -89,8 +85,10 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 			if known && before.Pod < pod {
 				pod = before.Pod
 			}
-			needed[v.Name] = onNode{Name: v.Name, Pod: pod, Told: v.told(), Ends: p.DeletionTimestamp != nil && (!known || before.Ends), Grace: max(before.Grace, graceOf(p))}
-			exclusive[v.Name] = exclusive[v.Name] || v.Exclusive
+			needed[v.Name] = onNode{
+				Name: v.Name, Pod: pod, Told: v.told(), Exclusive: v.Exclusive || before.Exclusive,
+				Ends: p.DeletionTimestamp != nil && (!known || before.Ends), Grace: max(before.Grace, graceOf(p)),
+			}
 		}
 	}
 	byAttachment := map[string]string{} // the names of the volumes that are needed
@@ -107,7 +105,7 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 		all = append(all, one)
 	}
 	if n != nil {
-		all = append(all, k.told(now, n, needed, exclusive)...)
+		all = append(all, k.told(now, n, needed)...)
 	}
 	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
 	return all
@@ -119,12 +117,12 @@ func graceOf(p *corev1.Pod) time.Duration {
 }
 
 // told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.
-func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode, exclusive map[string]bool) (all []onNode) {
+func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode) (all []onNode) {
 	for _, v := range needed {
 		if !v.Told {
 			continue
 		}
-		if exclusive[v.Name] && !lists(n, v) {
+		if v.Exclusive && !lists(n, v) {
 			v.Others = k.holder(now, n, v)
 		}
 		all = append(all, v)
@@ -169,8 +167,6 @@ func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 
 // census counts nodes, for the brake.
 type census struct {
-	mu                sync.Mutex
-	when              time.Time
 	all, ailing, gone int
 }
 
@@ -179,13 +175,7 @@ const recount = time.Second
 
 // held says why the brake holds what is detached by force because nodes are not ready or gone; empty if it does not.
 func (k *caches) held(now time.Time) string {
-	c := &k.census
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if age := now.Sub(c.when); age < 0 || age >= recount {
-		c.when = now
-		c.all, c.ailing, c.gone = k.count(now)
-	}
+	c := k.census.Of(now.Truncate(recount), func() census { return k.count(now) })
 	if !k.brake.Trips(c.ailing+c.gone, c.all+c.gone) {
 		return ""
 	}
@@ -193,11 +183,11 @@ func (k *caches) held(now time.Time) string {
 }
 
 // count counts the nodes, those of them that have not been ready since lately, and those that are gone and have VolumeAttachments left.
-func (k *caches) count(now time.Time) (all, ailing, gone int) {
+func (k *caches) count(now time.Time) (c census) {
 	for n := range k.nodes.All() {
-		all++
+		c.all++
 		if !nodes.Ready(n) && now.Sub(nodes.ReadyChanged(n)) < oldNews {
-			ailing++
+			c.ailing++
 		}
 	}
 	left := map[string]bool{}
@@ -206,5 +196,6 @@ func (k *caches) count(now time.Time) (all, ailing, gone int) {
 			left[a.Spec.NodeName] = true
 		}
 	}
-	return all, ailing, len(left)
+	c.gone = len(left)
+	return c
 }

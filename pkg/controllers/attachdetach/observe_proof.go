@@ -26,15 +26,13 @@ const unproved = "it is not known yet what another leader has attached and detac
 // exclusive volume, and a VolumeAttachment that it has deleted must not be in the list of its node any more. Nothing is written before. One list
 // of each does for all volumes.
 func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
-	k.forgetTerm()
-	k.absences.term(time.Now())
-	defer k.absences.term(time.Time{})
-	defer k.forgetTerm()
-	defer k.proved.Store(false)
 	var c comparison
 	for ctx.Err() == nil {
 		if c.made(ctx, k) {
-			k.proved.Store(true)
+			k.term.Update(func(t term) term {
+				t.Proved = true
+				return t
+			})
 			for pv := range k.volumes.All() {
 				if v := ofPV(pv); v.Name != "" {
 					enqueue(plan.Key{Name: v.Name})
@@ -49,7 +47,7 @@ func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
 
 // waitForProof is the Source of the nodes.
 func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
-	for !k.proved.Load() {
+	for !k.proved() {
 		if !pause(ctx, 100*time.Millisecond) {
 			return
 		}

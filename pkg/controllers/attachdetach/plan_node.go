@@ -54,6 +54,7 @@ type onNode struct {
 	Ends       bool                        // all that need it are being deleted
 	Grace      time.Duration               // how long the pods that need it may take to end
 	Told       bool                        // it needs no VolumeAttachment
+	Exclusive  bool                        // it is for one node at a time
 	Others     string                      // another node that has the volume, which needs no VolumeAttachment and is for one node at a time
 }
 
@@ -92,6 +93,7 @@ type nodeDecision struct {
 	Read     bool              // the node is to be read live
 	Deleted  map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Held     bool              // something stays because the brake holds it
+	Reserves []string          // volumes for one node at a time of which the node is told now
 	Verdicts map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
 
@@ -162,7 +164,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		p.Why, p.Requeue = "it is gone, and nothing is attached to it", lookAgain // and then it is forgotten
 	}
 	if s.Node != nil {
-		list(now, s, keep, &p)
+		list(now, s, keep, &d, &p)
 	}
 	return d, p
 }
@@ -377,8 +379,9 @@ func (v onNode) called(name, node string) bool {
 
 // list plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
 // moment ago waits, so that what happens together is one write (AD-73).
-func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
+func list(now time.Time, s nodeSnapshot, keep map[string]bool, d *nodeDecision, p *plan.Plan) {
 	var is []corev1.AttachedVolume
+	var exclusive []string
 	known := map[string]bool{}
 	removed, added := 0, 0
 	for _, a := range s.Node.Status.VolumesAttached {
@@ -395,6 +398,9 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
 			known[v.Name] = true
 			added++
 			is = append(is, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(v.Name)})
+			if v.Told && v.Exclusive {
+				exclusive = append(exclusive, v.Name)
+			}
 		}
 	}
 	if removed+added == 0 {
@@ -405,7 +411,7 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
 		return
 	}
 	after := s.Node.DeepCopy()
-	after.Status.VolumesAttached = is
+	after.Status.VolumesAttached, d.Reserves = is, exclusive
 	p.Steps = append(p.Steps, plan.Change{Old: s.Node, New: after, Subresource: plan.Status, Unowned: true,
 		Why: fmt.Sprintf("%d volumes are attached, %d are not any more", added, removed)})
 }

@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -150,5 +151,43 @@ func TestForceOfToldVolumes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Of two nodes that are about to be told of an exclusive volume, the first one has it until it neither needs nor lists it, or may have been
+// told.
+func TestReservations(t *testing.T) {
+	w := newWorld(t)
+	d := nodeDecision{Reserves: []string{lun}}
+	other := nodeDecision{Reserves: []string{"other", lun}}
+	now, n := time.Now(), aNode()
+	needed := nodeSnapshot{Name: "n", Node: n, Volumes: []onNode{{Name: lun, Told: true, Pod: "shop/a"}}}
+	reserves := func(when, node string, d nodeDecision, want error) {
+		t.Helper()
+		if err := w.reserve(nodeSnapshot{Name: node}, d); err != want {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+	}
+	apply := func(s nodeSnapshot) {
+		w.term.Update(func(t term) term { return w.applied(t, now, s, nodeDecision{}) })
+	}
+	reserves("at first", "n", d, nil)
+	reserves("another node", "m", other, plan.ErrStale)
+	reserves("another volume", "o", nodeDecision{Reserves: []string{"other"}}, nil)
+	reserves("the node itself", "n", d, nil)
+	apply(needed)
+	reserves("it is needed", "m", d, plan.ErrStale)
+	unneeded := nodeSnapshot{Name: "n", Node: n, Memory: nodeMemory{Failed: now.Add(-unsure)}}
+	apply(unneeded)
+	reserves("the node may have been told", "m", d, plan.ErrStale)
+	unneeded.Memory.Failed = now.Add(-unsure - 1)
+	apply(unneeded)
+	reserves("it is not needed any more", "m", d, nil)
+	apply(nodeSnapshot{Name: "m", Memory: nodeMemory{Failed: now}})
+	reserves("the node is gone", "n", d, nil)
+	apply(nodeSnapshot{Name: "n"})
+	apply(nodeSnapshot{Name: "o"})
+	if left, _ := w.term.Get(); len(maps.Collect(left.Nodes.All()))+len(maps.Collect(left.Holders.All())) > 0 {
+		t.Errorf("left: %+v", left)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -26,7 +27,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newCollectors(k)
+	termtest.Begin(t, k.term)
 	return &world{caches: k, keys: map[plan.Key]bool{}}
 }
 

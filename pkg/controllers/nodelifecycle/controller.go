@@ -43,7 +43,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o, clock: c.Shared.Clock}
-	k.zones = k.newZones()
+	k.term = k.newTerm()
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
@@ -51,13 +51,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   workers,
 		Explained: []string{nodes.Kind().Kind},
 		Watches: []reconcile.Watch{
-			k.zones.Follow(nodes.Watch(k.enqueuedByNode, informers.WithLatest)),
+			k.term.Follow(nodes.Watch(k.enqueuedByNode, informers.WithLatest)),
 			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(k.untilRenewalMatters)),
 			pods.Watch(k.enqueuedByPod),
 		},
-		Source:   k.zones.Source,
+		Term:     k.term,
 		Observe:  k.observe,
 		Plan:     planNode,
+		Planned:  k.planned,
 		Remember: remember,
 		Applied:  own.applied,
 	}), nil

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -169,9 +170,12 @@ func TestReadsThatHang(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := &caches{limits: Options{MonitorGracePeriod: 50 * time.Second}}
+				k.term = reconcile.NewTerm(reconcile.TermOptions[term]{})
+				termtest.Begin(t, k.term)
 				proves := func(name string) bool {
 					s := snapshot{Name: name, Memory: memory{Renewed: moment}}
 					k.readLease(t.Context(), reconcile.Request[memory]{Reader: server, Now: time.Now()}, &s)
+					_ = k.planned(s, decision{})
 					return s.Memory.Proved
 				}
 				if proves("a") {

@@ -46,8 +46,8 @@ func (c collectors) applied(_ context.Context, s snapshot, d decision, did, _ pl
 func (k *caches) gauge(name, help string, value func(sums) float64) *gauge.Gauge {
 	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
 	return gauge.OnCollect(opts, []string{"zone"}, func(v *metrics.GaugeVec) {
-		zones, _ := k.zones.Get()
-		for name, members := range zones {
+		t, _ := k.term.Get()
+		for name, members := range t.Zones {
 			v.WithLabelValues(name).Set(value(members.sums))
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -29,25 +27,52 @@ type caches struct {
 	leases informers.Store[*coordinationv1.Lease]
 	pods   informers.NodePodCache
 	root   client.Reader // with the identity that watches
-	zones  *cluster.Value[zones]
+	term   *reconcile.Term[term]
 	limits Options
-	blind  blind
 	clock  reconcile.Clock
 }
 
-func (k *caches) newZones() *cluster.Value[zones] {
-	return cluster.New(cluster.Options[zones]{
-		First:    func() zones { return firstZones(slices.Collect(k.nodes.All())) },
-		Next:     zones.next,
-		Concerns: func(was, is zones) bool { return is.concerns(was, k.limits) },
+// term is what the controller knows beside its nodes.
+type term struct {
+	Zones zones
+	// Blind is when the API server has last not answered a read of a Lease in time. It concerns all nodes: those whose
+	// Leases nobody has read meanwhile could not renew them either.
+	Blind time.Time
+}
+
+func (k *caches) newTerm() *reconcile.Term[term] {
+	return reconcile.NewTerm(reconcile.TermOptions[term]{
+		Begin: func() term { return term{Zones: firstZones(slices.Collect(k.nodes.All()))} },
+		Next: func(t term, before, after plan.Object) term {
+			t.Zones = t.Zones.next(before, after)
+			return t
+		},
+		Concerns: func(was, is term) bool { return is.Zones.concerns(was.Zones, k.limits) },
 		Keys:     ailing,
 	})
 }
 
+// planned has the other nodes know that a Lease could not be read in time.
+func (k *caches) planned(s snapshot, _ decision) error {
+	if !s.Blind.IsZero() {
+		k.term.Update(func(t term) term {
+			t.Blind = s.Blind
+			return t
+		})
+	}
+	return nil
+}
+
+// blind is when a Lease last could not be read, also by who has read another one meanwhile.
+func (k *caches) blind() time.Time {
+	t, _ := k.term.Get()
+	return t.Blind
+}
+
 // ailing are the nodes that the state of their zones concerns.
-func ailing(z zones) iter.Seq[plan.Key] {
+func ailing(t term) iter.Seq[plan.Key] {
 	return func(yield func(plan.Key) bool) {
-		for _, zone := range z {
+		for _, zone := range t.Zones {
 			for name := range zone.Ailing.All() {
 				if !yield(plan.Key{Name: name}) {
 					return
@@ -68,8 +93,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		s.Memory = memory{UID: s.Node.UID, First: r.Now}
 	}
 	s.Memory = s.Memory.seeing(s.Node, k.leases.Get(corev1.NamespaceNodeLease, s.Name), r.Now, r.Changes)
-	if z, known := k.zones.Get(); known {
-		s.Zone = z.of(r.Now, s.Node)
+	if t, known := k.term.Get(); known {
+		s.Zone = t.Zones.of(r.Now, s.Node)
 	}
 	if _, left := silence(r.Now, s); left <= 0 && !s.Memory.Proved {
 		k.readLease(ctx, r, &s)
@@ -140,7 +165,7 @@ func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *
 		return
 	case err != nil:
 		s.Unread = "its Lease cannot be read live: " + err.Error()
-		k.blind.until(ended)
+		s.Blind = ended
 		return
 	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) && !renewed(lease).Equal(s.Memory.Live):
 		s.Memory.Live, s.Memory.Alive = renewed(lease), ended
@@ -148,22 +173,14 @@ func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *
 	switch took := ended.Sub(began); {
 	case took > slowRead:
 		s.Unread = fmt.Sprintf("it has taken %s to read its Lease live, so it may not have been able to renew that either", took.Round(time.Millisecond))
-		k.blind.until(ended)
+		s.Blind = ended
 	case s.Memory.Alive.Equal(ended):
-	case ended.Sub(k.blind.last()) < k.limits.MonitorGracePeriod/2:
+	case ended.Sub(k.blind()) < k.limits.MonitorGracePeriod/2:
 		s.Unread = "a Lease could not be read live a moment ago, and it may not have renewed its own since either"
 	default:
 		s.Memory.Proved = true
 	}
 }
-
-// blind is until when the API server has not answered reads of Leases in time. It concerns all nodes: those whose Leases nobody has read meanwhile
-// could not renew them either.
-type blind struct{ at atomic.Pointer[time.Time] }
-
-func (b *blind) until(t time.Time) { b.at.Store(&t) }
-
-func (b *blind) last() time.Time { return ptr.Deref(b.at.Load(), time.Time{}) }
 
 // liveLease reads the Lease of a node; nil if there is none. API servers before 1.37 do not let the controller's own account read it; the identity
 // that watches Leases may list them.
@@ -193,8 +210,8 @@ func (k *caches) enqueuedByNode(before, after plan.Object) []plan.Key {
 	if was == nil || is != nil && memberOf(was) == memberOf(is) && zoneOf(was) == zoneOf(is) {
 		return keys
 	}
-	z, _ := k.zones.Get()
-	for _, name := range z[zoneOf(was)].next(2) {
+	t, _ := k.term.Get()
+	for _, name := range t.Zones[zoneOf(was)].next(2) {
 		keys = append(keys, plan.Key{Name: name})
 	}
 	return keys

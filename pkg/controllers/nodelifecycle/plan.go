@@ -24,7 +24,8 @@ type snapshot struct {
 	Pods   []*corev1.Pod // on the node, if that is Unknown, or may be about to be
 	Memory memory        // with what was seen now
 
-	Unread string // why the Lease of a silent node could not be read live
+	Unread string    // why the Lease of a silent node could not be read live
+	Blind  time.Time // when the API server has not answered that read in time; zero if it has
 }
 
 // memory is what is remembered of a node. Whatever was remembered is not changed any more.

@@ -12,7 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// zones is how the nodes of all zones do, by the names of the zones: a value of the cluster. It is data.
+// zones is how the nodes of all zones do, by the names of the zones. The term follows it. It is data.
 type zones map[string]members
 
 // members are the nodes of a zone, by name.

@@ -44,14 +44,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   claimWorkers,
 		Explained: []string{k.claims.Kind().Kind},
 		Watches: []reconcile.Watch{
-			k.claims.Watch(own.itself),
-			k.volumes.Watch(k.claimsByVolume),
-			k.classes.Watch(k.claimsByClass),
+			k.claimTerm.Follow(k.claims.Watch(informers.Itself)),
+			k.claimTerm.Follow(k.volumes.Watch(k.claimsByVolume)),
+			k.claimTerm.Follow(k.classes.Watch(k.claimsByClass)),
 			k.pods.Watch(k.claimsByPod),
 			k.drivers.Watch(informers.None),
 			k.nodes.Watch(informers.None),
 		},
-		Source:   own.term,
+		Term:     k.claimTerm,
 		Observe:  k.observeClaim,
 		Plan:     planClaim,
 		Remember: rememberClaim,
@@ -62,9 +62,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   volumeWorkers,
 		Explained: []string{k.volumes.Kind().Kind},
 		Watches: []reconcile.Watch{
-			k.volumes.Watch(own.volumeItself),
-			k.claims.Watch(k.volumesByClaim, informers.WithNews),
+			own.countDeletions(k.volumeTerm.Follow(k.volumes.Watch(informers.Itself))),
+			k.volumeTerm.Follow(k.claims.Watch(k.volumesByClaim, informers.WithNews)),
 		},
+		Term:     k.volumeTerm,
 		Observe:  k.observeVolume,
 		Plan:     planVolume,
 		Remember: rememberVolume,
@@ -74,7 +75,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 }
 
 func newCaches(f *informers.Factory) (*caches, error) {
-	k := &caches{offers: newOffers()}
+	k := &caches{}
+	k.claimTerm, k.volumeTerm = k.newClaimTerm(), k.newVolumeTerm()
 	var errs [6]error
 	k.claims, errs[0] = newClaimCache(f)
 	k.volumes, errs[1] = newVolumeCache(f)

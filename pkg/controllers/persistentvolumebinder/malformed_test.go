@@ -2,7 +2,9 @@ package persistentvolumebinder
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // Whatever the objects are, nothing panics, nothing that was observed is changed, and what is written leaves nothing to do in a few rounds.
@@ -96,44 +100,78 @@ func TestWhoIsConcerned(t *testing.T) {
 			t.Errorf("%s: %v", row.name, got)
 		}
 	}
-	k.lost.add("uid-v", plan.Key{Namespace: "shop", Name: "loser"})
-	if got := claims(k.claimsByVolume(volume("v", ""), volume("v", "of=pair"))); !got["loser"] {
-		t.Errorf("who has lost the volume is not woken: %v", got)
-	}
-	if got := claims(k.claimsByVolume(volume("v", ""), volume("v", "of=pair"))); got["loser"] {
-		t.Error("it is woken again")
-	}
 }
 
-// The number of volumes whose claims were replaced is counted once for all that ask at the same time. Of each of them it is known then, however often
-// it asks.
-func TestCounter(t *testing.T) {
-	k := emptyCaches(t)
+// Who has lost a volume is woken by a change of it, for a moment.
+func TestLosersAreWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := emptyCaches(t)
+		termtest.Begin(t, k.claimTerm)
+		woken := func() bool {
+			keys := k.claimsByVolume(volume("v", ""), volume("v", "of=pair"))
+			return slices.Contains(keys, plan.Key{Namespace: "shop", Name: "loser"})
+		}
+		c := newCollectors(k)
+		k.show(volume("v", "of=pair"))
+		s := claimSnapshot{Claim: claim("loser", ""), Free: []*corev1.PersistentVolume{k.volumes.Get("", "v")}}
+		c.claimApplied(t.Context(), s, claimDecision{Bind: "v"}, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+		if !woken() {
+			t.Error("it is not woken")
+		}
+		time.Sleep(lostFor)
+		synctest.Wait()
+		if woken() {
+			t.Error("it is woken though it has looked anew")
+		}
+	})
+}
+
+// Volumes whose claims were replaced count as soon as the caches show it, and each once. It makes no difference whether the term follows
+// that.
+func TestReplacedAreCounted(t *testing.T) {
+	t.Run("followed", func(t *testing.T) {
+		k := emptyCaches(t)
+		termtest.Begin(t, k.volumeTerm)
+		nothing := func(_, _ plan.Object) []plan.Key { return nil }
+		watch := k.volumeTerm.Follow(reconcile.Watch{Enqueues: nothing})
+		replacedAreCounted(t, k, func(o plan.Object) {
+			k.show(o)
+			watch.Enqueues(nil, o)
+		})
+	})
+	t.Run("counted anew", func(t *testing.T) {
+		k := emptyCaches(t)
+		replacedAreCounted(t, k, k.show)
+	})
+}
+
+func replacedAreCounted(t *testing.T, k *caches, show func(plan.Object)) {
 	for i := range 4 {
-		k.show(volume(fmt.Sprint("v-", i), fmt.Sprint("phase=Bound of=c-", i)))
+		show(volume(fmt.Sprint("v-", i), fmt.Sprint("phase=Bound of=c-", i)))
 	}
-	k.show(volume("free", ""))
-	k.show(volume("reserved", "for=c-0 phase=Bound"))
-	k.show(volume("over", "of=c-1 phase=Released"))
-	k.show(volume("restored", "of=c-1 phase=Pending"))
-	k.show(claim("c-0", ""))
-	k.show(claim("c-1", "uid=new"))
+	show(volume("free", ""))
+	show(volume("reserved", "for=c-0 phase=Bound"))
+	show(volume("over", "of=c-1 phase=Released"))
+	show(volume("restored", "of=c-1 phase=Pending"))
+	show(claim("c-0", ""))
+	show(claim("c-1", "uid=new"))
 	ask := func(name string, at time.Duration, replaced, bound int) {
 		t.Helper()
-		for _, s := range k.count.of(k, k.volumes.Get("", name), epoch.Add(at)) { // all are in one namespace and of one class
+		for _, s := range k.shares(k.volumes.Get("", name), epoch.Add(at)) { // all are in one namespace and of one class
 			if s.Replaced != replaced || s.Bound != bound {
 				t.Errorf("%s: %s, want %d of %d", name, s, replaced, bound)
 			}
 		}
 	}
 	ask("v-1", 0, 2, 5)
-	k.show(claim("c-2", "uid=new"))
-	k.show(claim("c-3", "uid=new"))
-	ask("v-2", countedFor-1, 3, 5)
-	ask("v-2", countedFor-1, 3, 5)
+	show(claim("c-2", "uid=new"))
+	show(claim("c-3", "uid=new"))
+	ask("v-2", countedFor-1, 4, 5)
+	ask("v-0", countedFor-1, 5, 5) // which counts itself
+	ask("v-2", countedFor-1, 4, 5)
 	for i := range 4 {
-		k.show(volume(fmt.Sprint("w-", i), "of=c-3 phase=Pending"))
-		ask(fmt.Sprint("w-", i), countedFor-1, 4+i, max(5, 4+i))
+		show(volume(fmt.Sprint("w-", i), "of=c-3 phase=Pending"))
+		ask(fmt.Sprint("w-", i), countedFor-1, 5+i, 5+i)
 	}
 	ask("v-1", countedFor+time.Second, 8, 9)
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -17,8 +15,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // collectors are the metrics of this controller (PV-61..63).
@@ -30,17 +28,6 @@ type collectors struct {
 	released                                 *metrics.Counter
 	volumes, bound, unbound, claims, waiting *gauge.Gauge
 	oldest                                   *gauge.Gauge // how long drivers have not answered
-
-	mu       sync.Mutex
-	asked    map[types.UID]begun  // claims whose driver was asked
-	deleting map[types.UID]begun  // volumes that their driver is to delete
-	stopped  map[string]types.UID // volumes that the brake holds
-}
-
-// begun is when something began, and with which driver.
-type begun struct {
-	driver string
-	at     time.Time
 }
 
 const collector = "pv_collector" // the subsystem of most gauges
@@ -75,33 +62,17 @@ func newCollectors(k *caches) *collectors {
 		unbound: k.volumeGauge("unbound_pv_count", "Volumes that are not bound.", false),
 		claims:  k.claimGauge("bound_pvc_count", "Claims that are bound.", claim, true),
 		waiting: k.claimGauge("unbound_pvc_count", "Claims that are not bound.", claim, false),
-		asked:   map[types.UID]begun{}, deleting: map[types.UID]begun{}, stopped: map[string]types.UID{},
 	}
 	c.oldest = count("pv_binder", "oldest_request_seconds", "How long the claim has waited that has waited longest for a volume from the driver.",
 		[]string{"driver"}, c.unanswered)
 	return c
 }
 
-// term has claims follow the volumes that many of them wait for, and forgets at its end what was begun: another process may lead now.
-func (c *collectors) term(ctx context.Context, enqueue func(plan.Key)) {
-	c.caches.follow(ctx, enqueue)
-	c.caches.lost.forget()
-	c.caches.gone.forget()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.asked)
-	clear(c.deleting)
-	if clear(c.stopped); c.caches.brake != nil {
-		c.caches.brake.Release(heldVolumes, brake.NothingLeft)
-	}
-}
-
 // unanswered has each driver that was asked, with how long the claim has waited that has waited longest.
 func (c *collectors) unanswered(set func(float64, ...string)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t, _ := c.caches.claimTerm.Get()
 	oldest := map[string]time.Time{}
-	for _, b := range c.asked {
+	for _, b := range t.Asked.All() {
 		if first, ok := oldest[b.driver]; !ok || b.at.Before(first) {
 			oldest[b.driver] = b.at
 		}
@@ -172,28 +143,19 @@ func plugin(v *corev1.PersistentVolume) string {
 	return cmp.Or(name, "N/A")
 }
 
-// itself returns the key of a claim. What was begun for one that is gone is forgotten.
-func (c *collectors) itself(before, after plan.Object) []plan.Key {
-	if after == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.asked, before.GetUID())
-	}
-	return informers.Itself(before, after)
-}
-
-// volumeItself returns the key of a volume, and notes that it has been deleted.
-func (c *collectors) volumeItself(before, after plan.Object) []plan.Key {
-	if after == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if b, ok := c.deleting[before.GetUID()]; ok {
-			delete(c.deleting, before.GetUID())
-			c.took.WithLabelValues(b.driver, deletion).Observe(time.Since(b.at).Seconds())
+// countDeletions has the watch of volumes count how long drivers took to delete those that are gone.
+func (c *collectors) countDeletions(w reconcile.Watch) reconcile.Watch {
+	enqueues := w.Enqueues
+	w.Enqueues = func(before, after plan.Object) []plan.Key {
+		if after == nil {
+			t, _ := c.caches.volumeTerm.Get()
+			if b, ok := t.Deleting.Get(before.GetUID()); ok {
+				c.took.WithLabelValues(b.driver, deletion).Observe(time.Since(b.at).Seconds())
+			}
 		}
-		c.free(before.GetName(), brake.NothingLeft)
+		return enqueues(before, after)
 	}
-	return informers.Itself(before, after)
+	return w
 }
 
 // claimApplied counts what was done for a claim.
@@ -218,17 +180,22 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 	if d.Failed != "" && (s.Memory.UID != s.Claim.UID || s.Memory.Told != d.Told) {
 		c.fail(d.Failed, provisioning)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if d.Ask != "" {
 		klog.FromContext(ctx).V(2).Info("Asked a driver for a volume", "claim", klog.KObj(s.Claim), "driver", d.Ask)
 	}
-	b, waited := c.asked[s.Claim.UID]
+	t, _ := c.caches.claimTerm.Get()
+	b, waited := t.Asked.Get(s.Claim.UID)
 	switch {
 	case d.Waits != "" && !waited:
-		c.asked[s.Claim.UID] = begun{d.Waits, time.Now()}
+		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
+			t.Asked = t.Asked.With(s.Claim.UID, begun{d.Waits, time.Now()})
+			return t
+		})
 	case d.Waits == "" && waited:
-		delete(c.asked, s.Claim.UID)
+		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
+			t.Asked = t.Asked.Without(s.Claim.UID)
+			return t
+		})
 	}
 	if d.Bind == "" {
 		return
@@ -243,7 +210,11 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 func (c *collectors) noteLoser(s claimSnapshot, volume string) {
 	now := c.caches.volumes.Get("", volume)
 	if now != nil && (now == s.Volume || slices.Contains(s.Reserved, now) || slices.Contains(s.Free, now)) {
-		c.caches.lost.add(now.UID, plan.KeyOf(s.Claim))
+		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
+			lost, _ := t.Losers.Get(now.UID)
+			t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
+			return t
+		})
 	}
 }
 
@@ -261,17 +232,15 @@ func (c *collectors) volumeApplied(ctx context.Context, s volumeSnapshot, d volu
 	if v == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case !d.Held.IsZero():
-		c.stopped[v.Name] = v.UID
-		c.caches.brake.Hold(time.Now(), heldVolumes, "their claims have other uids than those that they were bound to, as after a restore from a backup")
-	case d.Freed:
-		c.free(v.Name, brake.ByTime)
-	default:
-		c.free(v.Name, brake.ByProof)
-	}
+	c.caches.volumeTerm.Update(func(t volumeTerm) volumeTerm {
+		switch {
+		case !d.Held.IsZero():
+			return c.caches.held(t, v)
+		case d.Freed:
+			return c.caches.freed(t, v.Name, brake.ByTime)
+		}
+		return c.caches.freed(t, v.Name, brake.ByProof)
+	})
 	if did.Err != nil {
 		return
 	}
@@ -282,17 +251,10 @@ func (c *collectors) volumeApplied(ctx context.Context, s volumeSnapshot, d volu
 		klog.FromContext(ctx).Info("Released a volume", "volume", klog.KObj(v), "claim", klog.KRef(v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name))
 		c.released.Inc()
 		if by := v.Annotations[provisionedBy]; by != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
-			c.deleting[v.UID] = begun{by, time.Now()}
+			c.caches.volumeTerm.Update(func(t volumeTerm) volumeTerm {
+				t.Deleting = t.Deleting.With(v.UID, begun{by, time.Now()})
+				return t
+			})
 		}
-	}
-}
-
-// free notes that a volume is not held any more. The lock is held.
-func (c *collectors) free(volume string, cause brake.Cause) {
-	if _, held := c.stopped[volume]; !held {
-		return
-	}
-	if delete(c.stopped, volume); len(c.stopped) == 0 {
-		c.caches.brake.Release(heldVolumes, cause)
 	}
 }

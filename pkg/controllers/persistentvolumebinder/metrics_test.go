@@ -11,7 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // registered returns a registry with the metrics: before that they count nothing.
@@ -83,7 +86,9 @@ func TestPV78Plugins(t *testing.T) {
 
 func TestPV62Operations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &caches{brake: emptyCaches(t).brake, volumes: emptyCaches(t).volumes, claims: emptyCaches(t).claims}
+		k := emptyCaches(t)
+		termtest.Begin(t, k.claimTerm)
+		termtest.Begin(t, k.volumeTerm)
 		c := newCollectors(k)
 		registry := registered(c)
 		none := plan.Outcome{}
@@ -103,14 +108,15 @@ func TestPV62Operations(t *testing.T) {
 		c.claimApplied(t.Context(), s, claimDecision{Default: true}, plan.Outcome{Err: context.DeadlineExceeded}, none)
 
 		c.claimApplied(t.Context(), claimSnapshot{Claim: claim("gone", "")}, claimDecision{Ask: "d", Waits: "d"}, none, none)
-		c.itself(claim("gone", ""), nil)
+		k.claimTerm.Follow(reconcile.Watch{Enqueues: informers.Itself}).Enqueues(claim("gone", ""), nil)
 		c.claimApplied(t.Context(), claimSnapshot{Claim: claim("gone", "")}, claimDecision{Bind: "v"}, none, none)
 
 		v := volume("v", "by=d policy=Delete of=data")
 		c.volumeApplied(t.Context(), volumeSnapshot{Volume: v}, volumeDecision{Release: true}, none, none)
 		time.Sleep(5 * time.Second)
-		c.volumeItself(v, nil)
-		c.volumeItself(v, nil)
+		watch := c.countDeletions(k.volumeTerm.Follow(reconcile.Watch{Enqueues: informers.Itself}))
+		watch.Enqueues(v, nil)
+		watch.Enqueues(v, nil)
 		c.volumeApplied(t.Context(), volumeSnapshot{Volume: volume("w", "of=data csi")}, volumeDecision{Failed: true}, none, none)
 		want := `pv_binder_released_volumes_total{} 1
 retroactive_storageclass_errors_total{} 1

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -30,10 +31,10 @@ type caches struct {
 
 	brake  *brake.Brake
 	static bool
-	count  counter
-	lost   losers
-	offers offers
-	gone   goneClasses
+	bound  reconcile.Memo[time.Time, map[string]int]
+
+	claimTerm  *reconcile.Term[claimTerm]
+	volumeTerm *reconcile.Term[volumeTerm]
 }
 
 // claimCache finds claims by the volumes that they name, and those that wait.
@@ -234,7 +235,8 @@ func (k *caches) class(ctx context.Context, r reconcile.Request[claimMemory], s 
 	class := &storagev1.StorageClass{}
 	switch err := r.Reader.Get(ctx, client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: name}, class); {
 	case client.IsAbsent(err):
-		gone, left := k.gone.class(r.Now, name)
+		t, _ := k.claimTerm.Get()
+		gone, left := t.Gone.class(r.Now, name)
 		s.ClassGone = left
 		return gone, nil
 	case err != nil:

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -39,7 +36,12 @@ func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 			seen[plan.KeyOf(c)] = true
 		}
 	}
-	maps.Copy(seen, k.lost.take(cmp.Or(is, was).UID))
+	t, _ := k.claimTerm.Get()
+	if lost, ok := t.Losers.Get(cmp.Or(is, was).UID); ok {
+		for _, key := range lost.keys {
+			seen[key] = true
+		}
+	}
 	return slices.Collect(maps.Keys(seen))
 }
 
@@ -50,19 +52,15 @@ func sameOffer(a, b *corev1.PersistentVolume) bool {
 
 // fitted returns the claims that wait and that a free volume fits; none if they are so many that they are looked through later, see offers.
 func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVolumeClaim) {
-	class := classOfVolume(v)
-	if class != "" && delayed(k.classes.Get("", class)) {
-		return nil // the scheduler binds these
-	}
-	on := shelf(class, v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
-	if k.offers.join(on, v.Name) {
+	on := shelfOf(v)
+	if t, _ := k.claimTerm.Get(); t.Offers.shelves[on] || k.scheduled(v) {
 		return nil
 	}
 	waiting := k.claims.waiting.By(on)
 	if len(waiting) > manyWaiting {
-		k.offers.begin(on, v.Name)
 		return nil
 	}
+	class := classOfVolume(v)
 	for _, c := range waiting {
 		if rejected := c.Spec.Selector != nil && selectors.Rejects(c.Spec.Selector, v.Labels); !rejected && fits(c, class, v) {
 			all = append(all, c)
@@ -71,12 +69,22 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 	return all
 }
 
+// shelfOf returns what has to be equal of a volume and the claims that it fits.
+func shelfOf(v *corev1.PersistentVolume) string {
+	return shelf(classOfVolume(v), v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
+}
+
+// scheduled reports whether the scheduler chooses the claims of a volume.
+func (k *caches) scheduled(v *corev1.PersistentVolume) bool {
+	class := classOfVolume(v)
+	return class != "" && delayed(k.classes.Get("", class))
+}
+
 // claimsByClass returns the claims that wait and that a change of a class concerns: those of the class, and if it is or was a default class, those
 // without one.
 func (k *caches) claimsByClass(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*storagev1.StorageClass)
 	is, _ := after.(*storagev1.StorageClass)
-	k.gone.see(time.Now(), was, is)
 	var values []string
 	for _, class := range []*storagev1.StorageClass{is, was} {
 		if class == nil {
@@ -139,38 +147,4 @@ func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	return slices.Collect(maps.Keys(seen))
-}
-
-// losers are the claims of which a write was not sent because somebody else had taken the volume. They look for another one as soon as the cache
-// shows that.
-type losers struct {
-	mu   sync.Mutex
-	keys map[types.UID]map[plan.Key]bool
-}
-
-func (l *losers) add(volume types.UID, key plan.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys == nil {
-		l.keys = map[types.UID]map[plan.Key]bool{}
-	}
-	if l.keys[volume] == nil {
-		l.keys[volume] = map[plan.Key]bool{}
-	}
-	l.keys[volume][key] = true
-}
-
-// forget is for the end of a term.
-func (l *losers) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.keys)
-}
-
-func (l *losers) take(volume types.UID) map[plan.Key]bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	keys := l.keys[volume]
-	delete(l.keys, volume)
-	return keys
 }

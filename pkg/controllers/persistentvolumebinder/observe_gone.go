@@ -1,7 +1,7 @@
 package persistentvolumebinder
 
 import (
-	"sync"
+	"maps"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,50 +11,40 @@ import (
 // for pods must not have its claims bound to any volume meanwhile.
 const replacedWithin = 30 * time.Second
 
-// goneClasses are the classes that have gone a moment ago. The zero value has none.
-type goneClasses struct {
-	mu sync.Mutex
-	of map[string]goneClass
-}
+// goneClasses are the classes that have gone a moment ago, by name.
+type goneClasses map[string]goneClass
 
 type goneClass struct {
 	was  *storagev1.StorageClass
 	when time.Time
 }
 
-// see notes that a class has gone, or has come.
-func (g *goneClasses) see(now time.Time, was, is *storagev1.StorageClass) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if is != nil {
-		delete(g.of, is.Name)
-		return
-	}
-	for name, c := range g.of {
-		if now.Sub(c.when) >= replacedWithin {
-			delete(g.of, name)
+// with are these and a class that has gone now. Those that count no longer are left out.
+func (g goneClasses) with(was *storagev1.StorageClass, now time.Time) goneClasses {
+	all := goneClasses{was.Name: {was, now}}
+	for name, c := range g {
+		if name != was.Name && now.Sub(c.when) < replacedWithin {
+			all[name] = c
 		}
 	}
-	if g.of == nil {
-		g.of = map[string]goneClass{}
+	return all
+}
+
+// without are these without a class that has come.
+func (g goneClasses) without(name string) goneClasses {
+	if _, gone := g[name]; !gone {
+		return g
 	}
-	g.of[was.Name] = goneClass{was, now}
+	all := maps.Clone(g)
+	delete(all, name)
+	return all
 }
 
 // class returns a class that has gone as it was, and for how long it counts; nil if it does not.
-func (g *goneClasses) class(now time.Time, name string) (*storagev1.StorageClass, time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c, ok := g.of[name]
+func (g goneClasses) class(now time.Time, name string) (*storagev1.StorageClass, time.Duration) {
+	c, ok := g[name]
 	if left := replacedWithin - now.Sub(c.when); ok && left > 0 {
 		return c.was, left
 	}
 	return nil, 0
-}
-
-// forget is for the end of a term.
-func (g *goneClasses) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	clear(g.of)
 }

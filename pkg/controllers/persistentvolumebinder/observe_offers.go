@@ -1,9 +1,9 @@
 package persistentvolumebinder
 
 import (
-	"context"
+	"iter"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +14,16 @@ import (
 // offers are volumes that have become free while many claims wait for one: the claims are looked through once for all volumes of a moment, and not for
 // each. Somebody who makes ten thousand volumes for as many claims would keep the caches waiting.
 type offers struct {
-	mu    sync.Mutex
-	of    map[string]map[string]bool // the names of volumes, by shelf
-	begun chan struct{}              // has one element if there are any
+	since   time.Time       // of the first one; zero: there are none
+	shelves map[string]bool // where they are
+	last    *offer
+	due     *offer // the last one of those that are looked at now
+}
+
+// offer is a volume that has become free, and those before it.
+type offer struct {
+	shelf, volume string
+	before        *offer
 }
 
 // manyWaiting are too many claims to be looked through for each volume.
@@ -25,79 +32,60 @@ const manyWaiting = 256
 // offersAfter is how long volumes are collected.
 const offersAfter = 250 * time.Millisecond
 
-func newOffers() offers {
-	return offers{of: map[string]map[string]bool{}, begun: make(chan struct{}, 1)}
-}
-
-// join adds a volume if others of its shelf are collected, and reports that.
-func (o *offers) join(shelf, volume string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.of[shelf] == nil {
-		return false
+// with are these and one more.
+func (o offers) with(shelf, volume string, now time.Time) offers {
+	if o.last == nil {
+		o.since = now
 	}
-	o.of[shelf][volume] = true
-	return true
-}
-
-// begin adds the first volume of a shelf.
-func (o *offers) begin(shelf, volume string) {
-	o.mu.Lock()
-	if o.of[shelf] == nil {
-		o.of[shelf] = map[string]bool{}
-	}
-	o.of[shelf][volume] = true
-	o.mu.Unlock()
-	select {
-	case o.begun <- struct{}{}:
-	default:
-	}
-}
-
-// take returns what was collected.
-func (o *offers) take() (of map[string]map[string]bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	of, o.of = o.of, map[string]map[string]bool{}
-	return of
-}
-
-// follow enqueues, until ctx ends, the claims that volumes fit which were collected.
-func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
-	defer k.offers.take()
-	for {
-		select {
-		case <-k.offers.begun:
-		case <-ctx.Done():
-			return
+	if !o.shelves[shelf] {
+		if o.shelves = maps.Clone(o.shelves); o.shelves == nil {
+			o.shelves = map[string]bool{}
 		}
-		select {
-		case <-time.After(offersAfter):
-		case <-ctx.Done():
-			return
-		}
-		for _, key := range k.offered() {
-			enqueue(key)
+		o.shelves[shelf] = true
+	}
+	o.last = &offer{shelf, volume, o.last}
+	return o
+}
+
+// expire has what was collected looked at, once.
+func (o offers) expire(now time.Time) (offers, time.Duration) {
+	o.due = nil
+	if o.last == nil {
+		return o, 0
+	}
+	if left := offersAfter - now.Sub(o.since); left > 0 {
+		return o, left
+	}
+	return offers{due: o.last}, offersAfter
+}
+
+// offersOn returns the shelf of a volume that has become free and is to be looked at together with others.
+func (k *caches) offersOn(t claimTerm, was, is *corev1.PersistentVolume) (shelf string, together bool) {
+	if !free(is) || was != nil && free(was) && sameOffer(was, is) {
+		return "", false
+	}
+	shelf = shelfOf(is)
+	return shelf, t.Offers.shelves[shelf] || len(k.claims.waiting.By(shelf)) > manyWaiting && !k.scheduled(is)
+}
+
+// offered ranges over the claims that wait and that one of the volumes fits which were collected.
+func (k *caches) offered(last *offer) iter.Seq[plan.Key] {
+	volumes := map[string][]*corev1.PersistentVolume{}
+	for o := last; o != nil; o = o.before {
+		if v := k.volumes.Get("", o.volume); v != nil && free(v) {
+			volumes[o.shelf] = append(volumes[o.shelf], v)
 		}
 	}
-}
-
-// offered returns the claims that wait and that one of the volumes fits which were collected.
-func (k *caches) offered() (keys []plan.Key) {
-	for on, names := range k.offers.take() {
-		var volumes []*corev1.PersistentVolume
-		for name := range names {
-			if v := k.volumes.Get("", name); v != nil && free(v) {
-				volumes = append(volumes, v)
-			}
-		}
-		for _, c := range k.claims.waiting.By(on) {
-			class, _ := classOf(c)
-			w := demandOf(c, class)
-			if slices.ContainsFunc(volumes, func(v *corev1.PersistentVolume) bool { return w.keeps(v) == 0 }) {
-				keys = append(keys, plan.KeyOf(c))
+	return func(yield func(plan.Key) bool) {
+		for on, volumes := range volumes {
+			for _, c := range k.claims.waiting.By(on) {
+				class, _ := classOf(c)
+				w := demandOf(c, class)
+				fits := func(v *corev1.PersistentVolume) bool { return w.keeps(v) == 0 }
+				if slices.ContainsFunc(volumes, fits) && !yield(plan.KeyOf(c)) {
+					return
+				}
 			}
 		}
 	}
-	return keys
 }

@@ -2,11 +2,12 @@ package persistentvolumebinder
 
 import (
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/cowmap"
 )
 
 // share is of how many volumes of a group the claims were replaced.
@@ -20,19 +21,12 @@ func (s share) String() string {
 	return fmt.Sprintf("%d of %d volumes of claims%s", s.Replaced, s.Bound, s.Of)
 }
 
-// counter counts how many volumes are for claims in whose place there are others: of all, in each namespace, and of each class, because one tenant's
-// backup may have been restored, or one driver's. It is asked seldom, and then for many volumes at once: so it counts once a second, and adds each
-// volume that it is asked about until then.
-type counter struct {
-	mu     sync.Mutex
-	at     time.Time
-	groups map[string]*group
-}
-
-// group are volumes that are counted together.
-type group struct {
-	replaced map[types.UID]bool
-	bound    int
+// replaced are the volumes that are for claims in whose place there are others, as the caches show: of all, in each
+// namespace, and of each class, because one tenant's backup may have been restored, or one driver's. They follow each
+// change, because so many may be looked at within a moment.
+type replaced struct {
+	volumes cowmap.Map[string, []string] // their groups, by name
+	groups  cowmap.Map[string, int]      // how many each group has
 }
 
 // groupsOf are those of a volume, in words. That of all comes first.
@@ -40,13 +34,71 @@ func groupsOf(v *corev1.PersistentVolume) []string {
 	return []string{"", fmt.Sprintf(" in the namespace %s", v.Spec.ClaimRef.Namespace), fmt.Sprintf(" of the class %q", classOfVolume(v))}
 }
 
-// countedFor is how long the numbers serve.
+// allReplaced counts all volumes.
+func (k *caches) allReplaced() (r replaced) {
+	for v := range k.volumes.All() {
+		r = k.recount(r, v.Name)
+	}
+	return r
+}
+
+// recount is what is replaced, with a volume as the caches show it now.
+func (k *caches) recount(r replaced, volume string) replaced {
+	var groups []string
+	if v := k.volumes.Get("", volume); v != nil && isBound(v) {
+		ref := v.Spec.ClaimRef
+		if c := k.claims.Get(ref.Namespace, ref.Name); c != nil && c.UID != ref.UID {
+			groups = groupsOf(v)
+		}
+	}
+	before, _ := r.volumes.Get(volume)
+	if slices.Equal(before, groups) {
+		return r
+	}
+	r.groups = r.groups.Clone()
+	for _, name := range before {
+		n, _ := r.groups.Get(name)
+		if r.groups.Set(name, n-1); n == 1 {
+			r.groups.Delete(name)
+		}
+	}
+	for _, name := range groups {
+		n, _ := r.groups.Get(name)
+		r.groups.Set(name, n+1)
+	}
+	if r.volumes = r.volumes.Without(volume); len(groups) > 0 {
+		r.volumes = r.volumes.With(volume, groups)
+	}
+	return r
+}
+
+// isBound reports whether a volume is for a claim that has ever existed, and was not released.
+func isBound(v *corev1.PersistentVolume) bool {
+	released := v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed
+	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && !released
+}
+
+// countedFor is how long the numbers serve of the volumes that are bound.
 const countedFor = time.Second
+
+// countBound returns how many volumes of each group are bound.
+func (k *caches) countBound() map[string]int {
+	all := map[string]int{}
+	for v := range k.volumes.All() {
+		if !isBound(v) {
+			continue
+		}
+		for _, name := range groupsOf(v) {
+			all[name]++
+		}
+	}
+	return all
+}
 
 // outOfTheOrdinary reports whether the brake trips, as too many volumes of a group of the asked one are for claims in whose place there are others. It
 // returns the numbers of that group, or of all.
 func (k *caches) outOfTheOrdinary(asked *corev1.PersistentVolume, now time.Time) (one share, trips bool) {
-	shares := k.count.of(k, asked, now)
+	shares := k.shares(asked, now)
 	for _, one := range shares {
 		if k.brake.Trips(one.Replaced, one.Bound) {
 			return one, true
@@ -55,47 +107,20 @@ func (k *caches) outOfTheOrdinary(asked *corev1.PersistentVolume, now time.Time)
 	return shares[0], false
 }
 
-// of returns how many volumes, the asked one among them, are for claims in whose place there are others, in each of its groups.
-func (n *counter) of(k *caches, asked *corev1.PersistentVolume, now time.Time) (all []share) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.at.IsZero() || now.Sub(n.at) >= countedFor {
-		n.count(k)
-		n.at = now
+// shares are those of the groups of a volume, which counts itself.
+func (k *caches) shares(asked *corev1.PersistentVolume, now time.Time) (all []share) {
+	t, known := k.volumeTerm.Get()
+	if !known {
+		t.Replaced = k.allReplaced()
 	}
+	bound := k.bound.Of(now.Truncate(countedFor), k.countBound)
+	_, counted := t.Replaced.volumes.Get(asked.Name)
 	for _, name := range groupsOf(asked) {
-		g := n.group(name)
-		g.replaced[asked.UID] = true
-		g.bound = max(g.bound, len(g.replaced))
-		all = append(all, share{name, len(g.replaced), g.bound})
+		n, _ := t.Replaced.groups.Get(name)
+		if !counted {
+			n++
+		}
+		all = append(all, share{name, n, max(bound[name], n)})
 	}
 	return all
-}
-
-// group returns that of a name. The lock is held.
-func (n *counter) group(name string) *group {
-	g := n.groups[name]
-	if g == nil {
-		g = &group{replaced: map[types.UID]bool{}}
-		n.groups[name] = g
-	}
-	return g
-}
-
-// count counts anew. The lock is held.
-func (n *counter) count(k *caches) {
-	n.groups = map[string]*group{}
-	for v := range k.volumes.All() {
-		ref := v.Spec.ClaimRef
-		if ref == nil || ref.UID == "" || v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
-			continue
-		}
-		c := k.claims.Get(ref.Namespace, ref.Name)
-		for _, name := range groupsOf(v) {
-			g := n.group(name)
-			if g.bound++; c != nil && c.UID != ref.UID {
-				g.replaced[v.UID] = true
-			}
-		}
-	}
 }

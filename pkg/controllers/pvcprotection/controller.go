@@ -42,7 +42,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{claims: claims, pods: pods}
+	k := &caches{claims: claims, pods: pods, refused: reconcile.NewTerm(reconcile.TermOptions[bool]{})}
 	protection := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:      "pvcprotection", // of the queue
 		Workers:   int(o.Workers),
@@ -68,6 +68,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			claims.Watch(k.unusedByClaim, informers.WithResync),
 			pods.Watch(k.unusedByPod),
 		},
+		Term:             k.refused,
 		Observe:          k.observeUnused,
 		Owner:            func(u usage) plan.Object { return u.Claim },
 		SkipVerification: true, // the version is a precondition of the only write
@@ -80,8 +81,17 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before 1.36: then claims have
 // no such condition, and it is not tried again. Where something else forbids a write, such as a webhook, the write is retried like any other.
 func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, reported plan.Outcome) {
+	const refusal = `cannot update resource "persistentvolumeclaims/status"`
 	err := reported.Err
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot update resource "persistentvolumeclaims/status"`) || k.refused.Swap(true) {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), refusal) {
+		return
+	}
+	first := false
+	k.refused.Update(func(refused bool) bool {
+		first = !refused
+		return true
+	})
+	if !first {
 		return
 	}
 	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err", err.Error())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +42,7 @@ type caches struct {
 	claims informers.IndexedStore[*corev1.PersistentVolumeClaim] // those with something to do, by namespace
 	pods   informers.ClaimPodCache
 
-	refused atomic.Bool // the account may not write the status of claims
+	refused *reconcile.Term[bool] // the account may not write the status of claims
 }
 
 // due is the index of claims: those with something to do are found by their namespace.

@@ -38,6 +38,7 @@ type observer struct {
 func newObserver(t interface{ Fatal(...any) }, objects ...plan.Object) *observer {
 	f := informers.NewFactory(fake.NewClientset(), 0)
 	o := &observer{server: clienttest.NewServer()}
+	o.refused = reconcile.NewTerm(reconcile.TermOptions[bool]{})
 	var err1, err2 error
 	o.claims, err1 = informers.IndexedObjects(f, "protection", due)
 	o.pods, err2 = informers.PodsByClaim(f)

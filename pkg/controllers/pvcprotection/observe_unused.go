@@ -22,7 +22,8 @@ func (k *caches) observeUnused(_ context.Context, r reconcile.Request[struct{}])
 }
 
 func (k *caches) usageOf(c *corev1.PersistentVolumeClaim) usage {
-	u := usage{Claim: c, Refused: k.refused.Load()}
+	refused, _ := k.refused.Get()
+	u := usage{Claim: c, Refused: refused}
 	for _, p := range k.pods.Naming(c.Namespace, c.Name) {
 		if names(p, c) && (u.Pod == "" || p.Name < u.Pod) {
 			u.Pod = p.Name

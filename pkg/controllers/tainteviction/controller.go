@@ -41,15 +41,18 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, clock: c.Shared.Clock, comparison: c.Enabled("TaintTolerationComparisonOperators"), respect: o.RespectBudgets, grace: cmp.Or(o.GracePeriod, gracePeriod)}
-	own := newCollectors(c.Brake)
+	k := &caches{
+		pods: pods, nodes: nodes, brake: c.Brake, term: newTerms(c.Shared.Clock, c.Brake), respect: o.RespectBudgets,
+		comparison: c.Enabled("TaintTolerationComparisonOperators"), grace: cmp.Or(o.GracePeriod, gracePeriod),
+	}
+	own := newCollectors(k.term)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
 		Name:      "noexec_taint_pod", // of the queue
 		Workers:   workers,
 		Explained: []string{pods.Kind().Kind},
 		Watches:   []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
-		Source:    k.lead,
+		Term:      k.term,
 		Observe:   k.observe,
 		Plan:      o.plan,
 		Remember:  reconcile.RememberOutcome(remember),

@@ -2,7 +2,6 @@ package tainteviction
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -16,16 +15,13 @@ import (
 type collectors struct {
 	deletions *metrics.Counter
 	duration  *metrics.Histogram
-	brake     *brake.Brake
-
-	mu   sync.Mutex
-	held map[string]*time.Timer // what the brake holds, each until nothing is held for a while
+	term      terms
 }
 
-func newCollectors(b *brake.Brake) *collectors {
+func newCollectors(t terms) *collectors {
 	const subsystem = "taint_eviction_controller"
 	return &collectors{
-		brake: b, held: map[string]*time.Timer{},
+		term: t,
 		deletions: metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: "pod_deletions_total", StabilityLevel: metrics.ALPHA,
 			Help: "Pods that were deleted because they do not tolerate a taint of their node."}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -44,38 +40,19 @@ func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _
 	if s.Pod == nil {
 		return
 	}
-	what := "pods of the node " + s.Pod.Spec.NodeName
+	what, now := "pods of the node "+s.Pod.Spec.NodeName, time.Now()
+	if s.Unread != "" {
+		c.term.blind(now)
+	}
 	switch {
 	case s.Unread != "" && !d.Evict && !d.Due.IsZero():
-		c.hold(what, "their node cannot be read: "+s.Unread)
+		c.term.hold(now, what, "their node cannot be read: "+s.Unread)
 	case s.Read:
-		c.release(what, brake.ByProof)
+		c.term.release(what, brake.ByProof)
 	}
 	if d.Evict && did.Err == nil {
 		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint", d.Taint)
 		c.deletions.Inc()
 		c.duration.Observe(time.Since(d.Due).Seconds())
-	}
-}
-
-// hold notes that pods are held. When none has been for a while, as they are gone, that ends.
-func (c *collectors) hold(what, why string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.brake.Hold(time.Now(), what, why)
-	if t := c.held[what]; t != nil {
-		t.Reset(3 * readAgain)
-		return
-	}
-	c.held[what] = time.AfterFunc(3*readAgain, func() { c.release(what, brake.NothingLeft) })
-}
-
-func (c *collectors) release(what string, cause brake.Cause) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.held[what]; t != nil {
-		t.Stop()
-		delete(c.held, what)
-		c.brake.Release(what, cause)
 	}
 }

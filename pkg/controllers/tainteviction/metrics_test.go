@@ -9,12 +9,13 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // How long an eviction was due is told in seconds.
 func TestMEND22Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCollectors(brake.New(brake.Budget{}))
+		c := newCollectors(newTerms(reconcile.Clock{}, brake.New(brake.Budget{})))
 		registry := metrics.NewKubeRegistry()
 		registry.MustRegister(c.all()...)
 		due := time.Now()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,19 +24,10 @@ type caches struct {
 	nodes      informers.NodeCache
 	live       nodeReader
 	brake      *brake.Brake
-	clock      reconcile.Clock
+	term       terms
 	comparison bool // see snapshot
 	respect    bool // see snapshot
 	grace      time.Duration
-	term       atomic.Pointer[time.Time] // when this process began to lead
-}
-
-// lead notes when this process begins to lead.
-func (k *caches) lead(ctx context.Context, _ func(plan.Key)) {
-	now := k.clock.Now()
-	k.term.Store(&now)
-	defer k.term.Store(nil) // the next term has a beginning of its own
-	<-ctx.Done()
 }
 
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
@@ -46,8 +36,14 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		return o, nil
 	}
 	o.Exists = true
-	s := snapshot{Pod: pod, Node: k.nodes.Get(pod.Spec.NodeName), Comparison: k.comparison, Respect: k.respect, Memory: ptr.Deref(r.Memory, memory{}), Freed: k.brake.Released(),
-		Term: ptr.Deref(k.term.Load(), r.Now), Grace: k.grace}
+	t, known := k.term.Get()
+	if !known {
+		t.Began = r.Now
+	}
+	s := snapshot{
+		Pod: pod, Node: k.nodes.Get(pod.Spec.NodeName), Comparison: k.comparison, Respect: k.respect,
+		Memory: ptr.Deref(r.Memory, memory{}), Freed: k.brake.Released(), Term: t.Began, Grace: k.grace,
+	}
 	if m := s.Memory; s.Node != nil && m.UID == pod.UID && !m.Due.IsZero() && !r.Now.Before(m.Due) {
 		switch node, err := k.live.get(ctx, r, s.Node.Name); {
 		case client.IsAbsent(err):
@@ -57,7 +53,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		default:
 			s.Node, s.Read = node, true
 		}
-		s.Blind = k.live.failedAt()
+		t, _ = k.term.Get() // others may have read meanwhile
+		s.Blind = t.Blind
 	}
 	o.Snapshot = s
 	return o, nil
@@ -103,9 +100,8 @@ const sharedFor = time.Second
 
 // nodeReader reads nodes live, once for all pods that are due together. The zero value has read none.
 type nodeReader struct {
-	mu     sync.Mutex
-	read   map[string]*reading
-	failed time.Time // when a node last could not be read
+	mu   sync.Mutex
+	read map[string]*reading
 }
 
 type reading struct {
@@ -120,7 +116,6 @@ func (n *nodeReader) get(ctx context.Context, r reconcile.Request[memory], name 
 	if first {
 		one.node = &corev1.Node{}
 		one.err = r.Reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: name}, one.node)
-		n.note(one.err)
 		close(one.done)
 	}
 	select {
@@ -129,22 +124,6 @@ func (n *nodeReader) get(ctx context.Context, r reconcile.Request[memory], name 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// note notes that a node could not be read.
-func (n *nodeReader) note(err error) {
-	if err == nil || client.IsAbsent(err) {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failed = time.Now()
-}
-
-func (n *nodeReader) failedAt() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.failed
 }
 
 // reading returns the present reading of a node; first says that the caller has to do it.

@@ -38,7 +38,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Explained: []string{nodes.Kind().Kind},
 		Watches:   []reconcile.Watch{k.size.Follow(nodes.Watch(k.enqueuedByNode, informers.WithResync))},
-		Source:    k.size.Source,
+		Term:      k.size,
 		Observe:   k.observe,
 		Plan:      reconcile.PlanOnly(planAnnotation),
 		Owner: func(s snapshot) plan.Object {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,14 +21,14 @@ const (
 // caches are what the controller reads.
 type caches struct {
 	nodes informers.NodeCache
-	size  *cluster.Value[size]
+	size  *reconcile.Term[size]
 }
 
 // newSize returns the size of the cluster, not known yet. When its class changes, the nodes follow whose annotation is not as it should be
 // (TTL-14).
-func (k *caches) newSize() *cluster.Value[size] {
-	return cluster.New(cluster.Options[size]{
-		First:    func() size { names := k.nodes.Names(); return firstSize(names, k.annotated(names)) },
+func (k *caches) newSize() *reconcile.Term[size] {
+	return reconcile.NewTerm(reconcile.TermOptions[size]{
+		Begin:    func() size { names := k.nodes.Names(); return firstSize(names, k.annotated(names)) },
 		Next:     size.next,
 		Concerns: func(was, is size) bool { return was.Class != is.Class },
 		Keys:     k.wrong,

@@ -5,7 +5,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// size is how many nodes there are, and the class of sizes to which that belongs. It is a value of the cluster.
+// size is how many nodes there are, and the class of sizes to which that belongs. The term follows it.
 type size struct {
 	Nodes int
 	Class int

@@ -1,10 +1,7 @@
 package ttl
 
 import (
-	"context"
 	"fmt"
-	"iter"
-	"runtime"
 	"testing"
 	"time"
 
@@ -12,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -158,21 +156,12 @@ func TestEnqueues(t *testing.T) {
 }
 
 // sized returns a size that is known, or unknown if its class is, until the test ends.
-func sized(t testing.TB, s size) *cluster.Value[size] {
-	v := cluster.New(cluster.Options[size]{
-		First: func() size { return s }, Next: size.next, Concerns: func(was, is size) bool { return was.Class != is.Class },
-		Keys: func(size) iter.Seq[plan.Key] { return func(func(plan.Key) bool) {} },
-	})
+func sized(t testing.TB, s size) *reconcile.Term[size] {
+	term := reconcile.NewTerm(reconcile.TermOptions[size]{Begin: func() size { return s }, Next: size.next})
 	if s.Class != unknown {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); v.Source(ctx, nil) }()
-		t.Cleanup(func() { cancel(); <-done })
-		for known := false; !known; _, known = v.Get() {
-			runtime.Gosched()
-		}
+		termtest.Begin(t, term)
 	}
-	return v
+	return term
 }
 
 // Each node counts once, whatever the order of the list and the events (TTL-2, TTL-8). No size changes that was there before.
