@@ -32,6 +32,7 @@ type Runner[S, D, M any] struct {
 	keys     *keystate.States[M, Change]
 	queue    *worker.Pool[plan.Key]
 	previous *previousLeader
+	reads    *liveReads
 
 	mu sync.Mutex // guards what begins and ends with a term
 }
@@ -50,6 +51,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		access:     access,
 		reader:     client.ReadOnly(access.Client),
 		keys:       keystate.New[M, Change](),
+		reads:      &liveReads{},
 	}
 	r.records = explain.NewRecords(r.detail)
 	r.executor = executor.New(executor.Config{
@@ -98,7 +100,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.previous = keystate.New[M, Change](), &previousLeader{}
+	r.keys, r.previous, r.reads = keystate.New[M, Change](), &previousLeader{}, &liveReads{}
 	r.queue = worker.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
 	r.records.Clear()
 }
