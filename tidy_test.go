@@ -425,7 +425,6 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
 		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
-		"pkg/controllers/tainteviction/observe.go":                   "when this process could not read a node",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
 		"internal/workloads/replicas/metrics.go":                     "metrics",
 	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/")

@@ -51,6 +51,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches:  []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
 		Source:   k.lead,
 		Observe:  k.observe,
+		Prove:    prove,
 		Plan:     o.plan,
 		Remember: reconcile.RememberOutcome(remember),
 		Applied:  own.applied,
