@@ -41,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o, clock: c.Shared.Clock}
+	k := &caches{nodes: nodes, leases: leases, pods: pods, limits: *o}
 	k.zones = k.newZones()
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
@@ -56,6 +56,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Source:   k.zones.Source,
 		Observe:  k.observe,
+		Prove:    prove,
 		Plan:     planNode,
 		Remember: remember,
 		Applied:  own.applied,

@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/clock"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -28,12 +23,11 @@ type caches struct {
 	nodes  informers.NodeCache
 	leases informers.Store[*coordinationv1.Lease]
 	pods   informers.NodePodCache
-	root   client.Reader // with the identity that watches
 	zones  *cluster.Value[zones]
 	limits Options
-	blind  blind
-	clock  *clock.Clock
 }
+
+type observation = reconcile.Observation[snapshot, memory]
 
 func (k *caches) newZones() *cluster.Value[zones] {
 	return cluster.New(cluster.Options[zones]{
@@ -57,7 +51,7 @@ func ailing(z zones) iter.Seq[plan.Key] {
 	}
 }
 
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits, Memory: ptr.Deref(r.Memory, memory{})}
 	if s.Node == nil {
 		o.Snapshot = s
@@ -71,10 +65,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if z, known := k.zones.Get(); known {
 		s.Zone = z.of(r.Now, s.Node)
 	}
-	if _, left := silence(r.Now, s); left <= 0 && !s.Memory.Proved {
-		k.readLease(ctx, r, &s)
-	}
-	if c := ready(s.Node); c == nil || c.Status != corev1.ConditionTrue || s.Memory.Proved {
+	_, left := silence(r.Now, s)
+	if c := ready(s.Node); c == nil || c.Status != corev1.ConditionTrue || left <= 0 {
 		s.Pods = k.pods.OnNode(s.Name)
 	}
 	o.Snapshot, o.Memory = s, &s.Memory
@@ -128,60 +120,36 @@ func reported(o plan.Object) time.Time {
 // too.
 const slowRead = time.Second
 
-// readLease reads the Lease of a node that seems to be silent, as the caches may be late. If nobody may read it, they have to do: otherwise no
-// dead node would ever be Unknown (V37-116).
-func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *snapshot) {
-	began := k.clock.Now()
-	lease, err := k.liveLease(ctx, r.Reader, s.Name)
-	ended := k.clock.Now()
+// prove takes in what a live read of the Lease of a silent node has shown: the caches may be late. If nobody may read
+// it, they have to do: otherwise no dead node would ever be Unknown (V37-116). A read that fails, or takes long,
+// concerns all nodes: those whose Leases nobody has read meanwhile could not renew them either.
+func prove(o observation, proof reconcile.Proof) observation {
+	s := &o.Snapshot
+	lease, ok, err := reconcile.Found[*coordinationv1.Lease](proof, leaseOf(s.Name))
+	read := proof.Read[leaseOf(s.Name)]
 	switch {
 	case apierrors.IsForbidden(err):
 		s.Memory.Proved, s.Unread = true, "the API server forbids to read Leases live, so what the cache shows has to do"
-		return
+		return o
 	case err != nil:
 		s.Unread = "its Lease cannot be read live: " + err.Error()
-		k.blind.until(ended)
-		return
+		return o
+	case !ok:
+		return o
 	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) && !renewed(lease).Equal(s.Memory.Live):
-		s.Memory.Live, s.Memory.Alive = renewed(lease), ended
+		s.Memory.Live, s.Memory.Alive = renewed(lease), read.Ended
 	}
-	switch took := ended.Sub(began); {
+	blind := slices.MaxFunc([]time.Time{proof.Failed, proof.Slow}, time.Time.Compare)
+	switch took := read.Ended.Sub(read.Began); {
 	case took > slowRead:
 		s.Unread = fmt.Sprintf("it has taken %s to read its Lease live, so it may not have been able to renew that either", took.Round(time.Millisecond))
-		k.blind.until(ended)
-	case s.Memory.Alive.Equal(ended):
-	case ended.Sub(k.blind.last()) < k.limits.MonitorGracePeriod/2:
+	case s.Memory.Alive.Equal(read.Ended):
+	case read.Ended.Sub(blind) < s.Limits.MonitorGracePeriod/2:
 		s.Unread = "a Lease could not be read live a moment ago, and it may not have renewed its own since either"
 	default:
 		s.Memory.Proved = true
 	}
-}
-
-// blind is until when the API server has not answered reads of Leases in time. It concerns all nodes: those whose Leases nobody has read meanwhile
-// could not renew them either.
-type blind struct{ at atomic.Pointer[time.Time] }
-
-func (b *blind) until(t time.Time) { b.at.Store(&t) }
-
-func (b *blind) last() time.Time { return ptr.Deref(b.at.Load(), time.Time{}) }
-
-// liveLease reads the Lease of a node; nil if there is none. API servers before 1.37 do not let the controller's own account read it; the identity
-// that watches Leases may list them.
-func (k *caches) liveLease(ctx context.Context, reader client.Reader, name string) (*coordinationv1.Lease, error) {
-	lease, mapping := &coordinationv1.Lease{}, client.MappingFor[*coordinationv1.Lease]()
-	err := reader.Get(ctx, mapping, plan.Key{Namespace: corev1.NamespaceNodeLease, Name: name}, lease)
-	switch {
-	case client.IsAbsent(err):
-		return nil, nil
-	case !apierrors.IsForbidden(err) || k.root == nil:
-		return lease, err
-	}
-	var list coordinationv1.LeaseList
-	one := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	if err := k.root.List(ctx, mapping, corev1.NamespaceNodeLease, one, &list); err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
+	return o
 }
 
 // enqueuedByNode: a change of a node concerns the nodes whose turn is next in its zone. Each node in the line knows when its turn is if nothing

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,7 @@ type snapshot struct {
 	Pods   []*corev1.Pod // on the node, if that is Unknown, or may be about to be
 	Memory memory        // with what was seen now
 
-	Unread string // why the Lease of a silent node could not be read live
+	Unread string // why a live read of the Lease of a silent node proves nothing, or could not be made
 }
 
 // memory is what is remembered of a node. Whatever was remembered is not changed any more.
@@ -82,26 +83,8 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		}
 		d.Memory.AllDown = s.Zone.AllDown
 	}
-	var why []string
 	p.Steps = announce(s, &d)
-	node := s.Node
-	if silent, left := silence(now, s); left > 0 {
-		p.Requeue = left
-	} else if !s.Memory.Proved {
-		p.Requeue = readAgain
-		why = append(why, fmt.Sprintf("it has given no sign of life for %s, but %s", silent.Round(time.Second), s.Unread))
-	} else if after := unknown(now, node); after != nil {
-		d.Unknown = ready(node) != nil && ready(node).Status == corev1.ConditionTrue
-		why = append(why, fmt.Sprintf("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second)))
-		if s.Unread != "" {
-			why = append(why, s.Unread)
-		}
-		p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life"})
-		if d.Unknown {
-			p.Steps = append(p.Steps, event(node, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name)))
-		}
-		node = after
-	}
+	node, why := declare(now, s, &d, &p)
 	// Its taints and its pods do not wait for one another: a webhook that refuses the one may run on the node.
 	var each plan.Each
 	if after, wait, says := withTaints(now, s, node, &d); after != nil || wait > 0 {
@@ -135,6 +118,47 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 
 // readAgain is when a Lease is read again that could not be read.
 const readAgain = 10 * time.Second
+
+// leaseOf names the Lease of a node.
+func leaseOf(node string) plan.Ref {
+	kind := coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	return plan.Ref{Kind: kind, Namespace: corev1.NamespaceNodeLease, Name: node}
+}
+
+// declare adds to the plan that a silent node is Unknown, once a live read of its Lease has proved that it is silent.
+// It returns the node as it is then.
+func declare(now time.Time, s snapshot, d *decision, p *plan.Plan) (node *corev1.Node, why []string) {
+	silent, left := silence(now, s)
+	if left > 0 {
+		p.Requeue = left
+		return s.Node, nil
+	}
+	says := fmt.Sprintf("it has given no sign of life for %s", silent.Round(time.Second))
+	if !s.Memory.Proved {
+		if s.Unread == "" {
+			p.Proof = []plan.Ref{leaseOf(s.Name)}
+			return s.Node, []string{says}
+		}
+		p.Requeue = readAgain
+		return s.Node, []string{says + ", but " + s.Unread}
+	}
+	after := unknown(now, s.Node)
+	if after == nil {
+		return s.Node, nil
+	}
+	why = []string{says + " and is declared Unknown"}
+	if s.Unread != "" {
+		why = append(why, s.Unread)
+	}
+	p.Steps = append(p.Steps, plan.Change{
+		Old: s.Node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life",
+	})
+	if d.Unknown = ready(s.Node) != nil && ready(s.Node).Status == corev1.ConditionTrue; d.Unknown {
+		says := fmt.Sprintf("Node %s status is now: NodeNotReady", s.Name)
+		p.Steps = append(p.Steps, event(s.Node, corev1.EventTypeNormal, "NodeNotReady", says))
+	}
+	return after, why
+}
 
 // silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without the condition Ready is counted
 // from its creation (NL-15).
