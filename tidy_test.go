@@ -422,7 +422,6 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/persistentvolumebinder/observe_changes.go":  "when this process has seen that a class is gone",
 		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
 		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
-		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
 		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
