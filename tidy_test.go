@@ -216,9 +216,7 @@ func TestControllersNeedNoLocks(t *testing.T) {
 		"pkg/controllers/horizontalpodautoscaler/observe.go":            "discovery is asked anew once in a while",
 		"pkg/controllers/horizontalpodautoscaler/observe_answers.go":    "live reads that several keys share",
 		"pkg/controllers/horizontalpodautoscaler/observe_namespaces.go": "what targets that are read live select (HPA-16)",
-		"pkg/controllers/podgc/observe.go":                              "it waits for live reads that it makes at the same time",
 		"pkg/controllers/serviceaccounttoken/controller.go":             "it waits for files that it follows at the same time",
-		"pkg/controllers/tainteviction/observe.go":                      "live reads that several keys share",
 	}
 	checked := 0
 	for _, s := range sources(t) {
@@ -528,7 +526,6 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/persistentvolumebinder/term.go":             "when this process has seen that a class is gone, and since when the brake holds",
 		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
 		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
-		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
 		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",

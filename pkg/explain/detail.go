@@ -41,9 +41,10 @@ type Version struct {
 
 // Plan is a [plan.Plan].
 type Plan struct {
-	Why   string  `json:"why"`
-	Next  Seconds `json:"nextReconcileSeconds"`
-	Steps []Step  `json:"steps"`
+	Why   string   `json:"why"`
+	Next  Seconds  `json:"nextReconcileSeconds"`
+	Proof []string `json:"proof,omitempty"` // what is read live before the steps are carried out
+	Steps []Step   `json:"steps"`
 }
 
 // Step is a [plan.Step].
@@ -77,7 +78,11 @@ func NewDetail(now time.Time, snapshot, decision any, p plan.Plan, report *plan.
 
 func planned(p plan.Plan, mapping Mapping) Plan {
 	w := writer{mapping: mapping, left: mostOfPlan}
-	return Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: w.steps(p.Steps)}
+	shown := Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: w.steps(p.Steps)}
+	for _, ref := range p.Proof[:min(len(p.Proof), mostVersions)] {
+		shown.Proof = append(shown.Proof, ref.String())
+	}
+	return shown
 }
 
 // writer shows the steps of one plan.

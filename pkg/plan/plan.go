@@ -27,6 +27,10 @@ func Objects[T Object](all []T) []Object {
 
 // Plan is the decision of one reconcile of one key. The zero Plan writes nothing and waits for an event.
 type Plan struct {
+	// Proof is what must have been read live in this reconcile before the plan is carried out, because it destroys
+	// something. The engine reads what it has not read yet, and plans again with what it has found. It is ignored in a
+	// report.
+	Proof   []Ref
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people

@@ -34,6 +34,11 @@ type Controller[S, D, M any] struct {
 	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
+	// Prove puts what was read live into what was observed, because the plan of that asks for it: see
+	// [plan.Plan.Proof]. The plan is then made again. It gets the observation as Observe has returned it, and all that
+	// was read in this reconcile. Like Observe it has no side effects, and it leaves the observation that it is given
+	// alone. It may be nil if no plan asks for anything.
+	Prove func(o Observation[S, M], proof Proof) Observation[S, M]
 	// Sign puts in what a [plan.Change] with Sign names, right before it is sent, and returns the change as it is to be sent: to sign is an
 	// effect. It leaves the change that it is given alone. It may be nil if no plan has such changes.
 	Sign func(now time.Time, c plan.Change) (plan.Change, error)

@@ -13,5 +13,7 @@
 //		Report:  reconcile.ReportOnly[snapshot, struct{}](reportStatus),
 //	})
 //
-// Observe finds what there is, Plan decides what to write, and Report, knowing what became of that, decides about the status.
+// Observe finds what there is, Plan decides what to write, and Report, knowing what became of that, decides about the
+// status. A plan that destroys something asks for proof: it names what is read live before it is carried out, and Prove
+// puts that into what was observed.
 package reconcile

@@ -22,7 +22,8 @@ func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Obser
 	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure}
 }
 
-// detail observes a key and plans for it, and writes nothing. It runs beside a reconcile of the same key.
+// detail observes a key and plans for it. It writes nothing, and does not read what the plan asks for. It runs beside a
+// reconcile of the same key.
 func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.Detail, err error) {
 	r.mu.Lock()
 	keys, running := r.keys, r.queue != nil && r.queue.Activity().Running

@@ -91,11 +91,14 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		return nil
 	}
 	d, p := r.plan(o.Snapshot)
-	if r.runner.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
+	if r.runner.keys.IsUnverified(r.state) && (len(p.Proof) > 0 || r.wouldWrite(o.Snapshot, d, p)) {
 		if o, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
 			return err
 		}
 		d, p = r.plan(o.Snapshot)
+	}
+	if o, d, p, err = r.prove(ctx, o, d, p); err != nil {
+		return err
 	}
 	if r.runner.Planned != nil {
 		if err := r.runner.Planned(o.Snapshot, d); err != nil {

@@ -31,6 +31,7 @@ type Runner[S, D, M any] struct {
 	keys     *keystate.States[M, Change]
 	queue    *queue.Pool[plan.Key]
 	previous *previousLeader
+	reads    *liveReads
 
 	mu sync.Mutex // guards what begins and ends with a term
 }
@@ -52,6 +53,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		access:     access,
 		reader:     client.ReadOnly(access.Client),
 		keys:       keystate.New[M, Change](),
+		reads:      &liveReads{},
 	}
 	r.explained = explain.NewRecords(r.detail)
 	r.executor = executor.New(executor.Config{
@@ -105,7 +107,7 @@ func (r *Runner[S, D, M]) work(ctx context.Context) {
 func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.previous = keystate.New[M, Change](), &previousLeader{}
+	r.keys, r.previous, r.reads = keystate.New[M, Change](), &previousLeader{}, &liveReads{}
 	r.queue = queue.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
 	r.explained.Clear()
 }

@@ -64,8 +64,9 @@ type world struct {
 
 // toy is the snapshot of the toy controller.
 type toy struct {
-	set  *appsv1.ReplicaSet
-	pods []*corev1.Pod
+	set   *appsv1.ReplicaSet
+	pods  []*corev1.Pod
+	proof Proof
 }
 
 // inBubble runs the test in virtual time, and ends all goroutines.
@@ -234,6 +235,10 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 		},
 		Observe: func(_ context.Context, r Request[int]) (Observation[toy, int], error) {
 			return w.observe(r, sets, pods)
+		},
+		Prove: func(o Observation[toy, int], proof Proof) Observation[toy, int] {
+			o.Snapshot.proof = proof
+			return o
 		},
 		Owner:   func(s toy) plan.Object { return s.set },
 		Subject: func(s toy) types.UID { return s.set.UID },

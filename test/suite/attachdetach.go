@@ -512,7 +512,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:  "nodes are not read live before their volumes go",
-		Edits: []Edit{{attachFolder + "observe_node.go", "k.read(ctx, r.Reader, &s)", "s.Read, s.Live = true, s.Node"}},
+		Edits: []Edit{{attachFolder + "observe_node.go", "s.Read, s.Live = true, live", "s.Read, s.Live = true, cmp.Or(s.Node, live)"}},
 		Script: withoutElection + `
 			at 1s   disk data
 			at 1s   disk other

@@ -181,11 +181,8 @@ const (
 
 var nodeLifecycleMutants = []Mutant{
 	{
-		Name: "Leases are not read live",
-		Edits: []Edit{
-			{nodeLifecycleFolder + "observe.go", "left <= 0 && !s.Memory.Proved {", "left <= 0 && k == nil {"},
-			{nodeLifecycleFolder + "plan.go", "case !w.Memory.Proved:", "case w.Node == nil:"},
-		},
+		Name:   "Leases are not read live",
+		Edits:  []Edit{{nodeLifecycleFolder + "plan.go", "case !w.Memory.Proved:", "case w.Node == nil:"}},
 		Script: withoutElection + "\n\t\t\tat 20s  fault m0 freeze leases for=60s",
 		Oracle: "S28",
 	},

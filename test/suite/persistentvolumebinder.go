@@ -483,7 +483,7 @@ var volumeBinderMutants = []Mutant{
 	},
 	{
 		Name:  "a claim is Lost on the word of the cache",
-		Edits: []Edit{{binderObserve, "case c.Spec.VolumeName == \"\", cached == nil && c.Status.Phase == corev1.ClaimLost,", "case c != nil, cached == nil,"}},
+		Edits: []Edit{{binderPlan, "case s.Proved, c.Spec.VolumeName == \"\",", "case c != nil,"}},
 		Script: withoutElection + `
 			at 5s   vol other class=rack
 			at 6s   fault m0 freeze persistentvolumes for=120s

@@ -99,7 +99,7 @@ var podgcMutants = []Mutant{
 	{
 		Name: "podgc does not read the node live",
 		Edits: []Edit{{"pkg/controllers/podgc/observe.go",
-			"if found.gone[i] = client.IsAbsent(err); err != nil && !found.gone[i] {", "if found.gone[i] = true; client.IsAbsent(err) && false {"}},
+			"case len(read.Objects) == 0:", "case read.Err == nil:"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  node node-0 do=remove

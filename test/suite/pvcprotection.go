@@ -219,7 +219,7 @@ var claimProtectionMutants = []Mutant{
 	},
 	{
 		Name:  "a claim goes on the word of the cache",
-		Edits: []Edit{{claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}, {claimObserve, "	if len(free) == 0 {\n", "	if len(free) < 1000 {\n"}},
+		Edits: []Edit{{claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}},
 		Script: withoutElection + `
 			at 5s   pvc data
 			at 8s   fault m0 freeze pods for=60s

@@ -16,7 +16,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is not verified after a write that was not answered",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"if r.runner.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {", "if false {"}},
+			"if r.runner.keys.IsUnverified(r.state) && (len(p.Proof) > 0 || r.wouldWrite(o.Snapshot, d, p)) {", "if false {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s

@@ -156,7 +156,7 @@ var tokenMutants = []Mutant{
 	},
 	{
 		Name:  "a Secret is deleted without a live look at the ServiceAccount",
-		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/observe.go", "	case client.IsAbsent(err):\n", "	case client.IsAbsent(err), err == nil:\n"}},
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "Proof: []plan.Ref{accountOf(s.Secret)},", "Proof: nil,"}},
 		Script: withoutElection + `
 			at 4s   fault m0 freeze serviceaccounts for=100s
 			at 5s   account default builder

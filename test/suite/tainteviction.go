@@ -210,7 +210,7 @@ var taintEvictionMutants = []Mutant{
 	},
 	{
 		Name:   "nodes are not read live",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "case !s.Read && !s.Freed:", "case !s.Read && s.Freed:"}, {taintEvictionFolder + "observe.go", "!r.Now.Before(m.Due) {", "k == nil {"}},
+		Edits:  []Edit{{taintEvictionFolder + "plan.go", "p.Proof = []plan.Ref{nodeOf(s.Pod)}", "p.Proof = nil"}},
 		Script: withoutElection + "\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=60\n\t\t\tat 10s  drain node-0\n\t\t\tat 30s  fault m0 freeze nodes for=60s\n\t\t\tat 40s  drain node-0 do=end",
 		Oracle: "S27",
 	},
@@ -221,8 +221,9 @@ var taintEvictionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "an eviction that fails is given up",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "case !s.Read && !s.Freed:", "case !s.Read && !s.Freed && s.Memory.Told != evicting:"}, {taintEvictionFolder + "plan.go", "d.Evict, d.Told = true, evicting", "if d.Told = evicting; s.Memory.Told == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
+		Name: "an eviction that fails is given up",
+		Edits: []Edit{{taintEvictionFolder + "plan.go", "d.Evict, d.Told = true, evicting",
+			"if d.Told = evicting; s.Memory.Told == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
 		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
 		Oracle: SettledOracle,
 	},

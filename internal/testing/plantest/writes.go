@@ -21,10 +21,13 @@ type Failer interface {
 	Errorf(string, ...any)
 }
 
-// Same fails the test unless two plans ask for the same: the same writes and events in the same order, for the same reason, and the same
-// time of the next reconcile.
+// Same fails the test unless two plans ask for the same: the same live reads, the same writes and events in the same
+// order, for the same reason, and the same time of the next reconcile.
 func Same(t Failer, want, got plan.Plan) {
 	t.Helper()
+	if diff := cmp.Diff(want.Proof, got.Proof); diff != "" {
+		t.Errorf("asks for other live reads: %s", diff)
+	}
 	if diff := cmp.Diff(Writes(want), Writes(got)); diff != "" || want.Why != got.Why || want.Requeue != got.Requeue {
 		t.Errorf("%q, again in %v; and then %q, again in %v:\n%s", want.Why, want.Requeue, got.Why, got.Requeue, diff)
 	}

@@ -115,6 +115,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Source:   k.waitForProof,
 		Observe:  k.observeNode,
+		Prove:    k.proveNode,
 		Owner:    nodeSnapshot.owner,
 		Live:     nodeSnapshot.live,
 		Plan:     planNode,

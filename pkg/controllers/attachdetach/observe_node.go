@@ -14,13 +14,13 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// observeNode finds what is attached to a node, and who needs it there. If something may be detached, it reads the node live.
-func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory]) (o reconcile.Observation[nodeSnapshot, nodeMemory], err error) {
+type nodeObservation = reconcile.Observation[nodeSnapshot, nodeMemory]
+
+// observeNode finds what is attached to a node, and who needs it there.
+func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory]) (o nodeObservation, err error) {
 	name := k.nodeNamed(r.Key.Name)
 	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
 	there := k.attachments.By(onANode + s.Name)
@@ -38,10 +38,7 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 	if s.Node == nil || managed(s.Node) {
 		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
 	}
-	if s.Memory.Read {
-		k.read(ctx, r.Reader, &s)
-	}
-	if ails(s.Node) || s.Read && ails(s.Live) { // the cache may not show yet that it does
+	if ails(s.Node) {
 		s.Held, s.Unclear = k.held(r.Now), k.unclear(name)
 	}
 	o.Snapshot = s
@@ -59,17 +56,19 @@ func (k *caches) nodeNamed(name string) string {
 	return name
 }
 
-// read reads the node live.
-func (k *caches) read(ctx context.Context, reader client.Reader, s *nodeSnapshot) {
-	live := &corev1.Node{}
-	switch err := reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: s.Name}, live); {
-	case client.IsAbsent(err):
-		s.Read = true
+// proveNode takes in the node as it was read live.
+func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObservation {
+	s := &o.Snapshot
+	switch live, ok, err := reconcile.Found[*corev1.Node](proof, nodeRef(s.Name)); {
 	case err != nil:
 		s.Unread = err.Error()
-	default:
+	case ok:
 		s.Read, s.Live = true, live
 	}
+	if s.Read && ails(s.Live) && !ails(s.Node) { // the cache does not show yet that it does
+		s.Held, s.Unclear = k.held(proof.Now), k.unclear(s.Name)
+	}
+	return o
 }
 
 // onNode returns what is attached to a node, and what pods need there.

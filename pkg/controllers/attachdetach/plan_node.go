@@ -75,7 +75,6 @@ type nodeMemory struct {
 	Written time.Time                // when the status was last written
 	Failed  time.Time                // when that has failed, if it has
 	Asked   map[string]asked         // VolumeAttachments that this process has deleted, by name
-	Read    bool                     // the next Observe reads the node live
 	Unclear bool                     // there was an unclear pod, see nodeSnapshot
 }
 
@@ -90,7 +89,6 @@ type nodeDecision struct {
 	Gone     time.Time
 	Spare    map[string]time.Time
 	Grace    map[string]time.Duration
-	Read     bool              // the node is to be read live
 	Deleted  map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Held     bool              // something stays because the brake holds it
 	Reserves []string          // volumes for one node at a time of which the node is told now
@@ -145,7 +143,9 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		one := judge(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
 		p.Requeue = plan.Sooner(p.Requeue, one.Next)
-		d.Held, d.Read = d.Held || one.Held, d.Read || one.Read
+		if d.Held = d.Held || one.Held; one.Read {
+			p.Proof = []plan.Ref{nodeRef(s.Name)}
+		}
 		if v.Attachment != nil {
 			d.Verdicts[v.Attachment.Name] = one.Why
 		}
@@ -167,6 +167,10 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		list(now, s, keep, &d, &p)
 	}
 	return d, p
+}
+
+func nodeRef(name string) plan.Ref {
+	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Name: name}
 }
 
 // earlier is a time, or now if it is not known.
@@ -246,9 +250,9 @@ func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 	case s.Node != nil && lists(s.Node, v):
 		return verdict{Why: "no pod needs it, and the node is told so"}
 	case s.Unread != "":
-		return verdict{Read: true, Why: "no pod needs it, but its node cannot be read: " + s.Unread, Next: readAgain}
+		return verdict{Why: "no pod needs it, but its node cannot be read: " + s.Unread, Next: readAgain}
 	case !s.Read:
-		return verdict{Read: true, Why: "no pod needs it, and its node is to be read", Next: time.Millisecond}
+		return verdict{Read: true, Why: "no pod needs it, and its node is to be read"}
 	}
 	return goes(now, s, v, d)
 }
@@ -424,8 +428,10 @@ func decidable(name string) bool {
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
-	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Grace: d.Grace, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed,
-		Unclear: s.Unclear != "", Asked: map[string]asked{}}
+	m := nodeMemory{
+		UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Grace: d.Grace,
+		Written: s.Memory.Written, Failed: s.Memory.Failed, Unclear: s.Unclear != "", Asked: map[string]asked{},
+	}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
 		there[v.id()] = true
@@ -438,7 +444,6 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 	for _, r := range did.Results {
 		switch {
 		case r.Verb == plan.Deleted:
-			m.Read = m.Read || r.Err != nil // so that the next reconcile reads and deletes in one, and failures add up
 			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
 		case r.Verb == plan.Changed:
 			m.Written, m.Failed = now, time.Time{}

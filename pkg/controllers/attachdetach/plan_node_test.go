@@ -116,6 +116,9 @@ func handleOf(name string) string {
 
 // saidOfNode is a plan of a node as text.
 func saidOfNode(p plan.Plan) (lines []string) {
+	for _, ref := range p.Proof {
+		lines = append(lines, "reads "+ref.String())
+	}
 	for _, step := range p.Steps {
 		switch s := step.(type) {
 		case plan.Change:
@@ -167,7 +170,7 @@ func TestPlanNode(t *testing.T) {
 		{"AD-44 what has lost its VolumeAttachment is not listed", aNode(listing("a")), nil, false, nodeSnapshot{}, []string{"status lists []"}, ""},
 		{"AD-9 a kubelet that attaches volumes itself is left alone", aNode(unmanaged, listing("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, nil, ""},
 		{"AD-32 what no pod needs leaves the list first", aNode(listing("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"status lists []"}, ""},
-		{"AD-32 then the node is read", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 1ms"}, ""},
+		{"AD-32 then the node is read", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"reads Node n"}, ""},
 		{"AD-32 and then it is detached", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
 		{"AD-32 not if the node read live has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 5s"}, ""},
 		{"AD-32 nor if it still lists it", aNode(), aNode(listing("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 10s"}, ""},

@@ -42,7 +42,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o, clock: c.Shared.Clock}
+	k := &caches{nodes: nodes, leases: leases, pods: pods, limits: *o}
 	k.term = k.newTerm()
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
@@ -57,8 +57,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Term:     k.term,
 		Observe:  k.observe,
+		Prove:    prove,
 		Plan:     planNode,
-		Planned:  k.planned,
 		Remember: remember,
 		Applied:  own.applied,
 	}), nil

@@ -358,6 +358,18 @@ func TestANodeThatMayBeCutOff(t *testing.T) {
 	})
 }
 
+// The Lease of a silent node is read live once, and those of the others are not.
+func TestReadBudget(t *testing.T) {
+	run(t, Options{}, map[string]int{"a": 6}, func(b *bench) {
+		b.kill("a-0", "a-1")
+		time.Sleep(10 * time.Minute)
+		b.is("a-0", lost)
+		if n := b.down.reads.Load(); n != 2 {
+			t.Errorf("%d reads for 2 nodes", n)
+		}
+	})
+}
+
 // A node's clock does not matter, nor does that of a leader before.
 func TestNL13ClocksThatAreAhead(t *testing.T) {
 	run(t, Options{}, map[string]int{"a": 5}, func(b *bench) {

@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
-	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -147,53 +145,44 @@ func TestRecoveryOfAZoneCosts(t *testing.T) {
 	}
 }
 
-// slow is an API server that answers reads of Leases after a while, with what they were before.
-type slow struct {
-	client.Reader
-	takes time.Duration
-	fails error
-}
-
-func (s *slow) Get(_ context.Context, _ client.Mapping, _ plan.Key, into plan.Object) error {
-	time.Sleep(s.takes)
-	renewed := metav1.NewMicroTime(moment)
-	into.(*coordinationv1.Lease).Spec.RenewTime = &renewed
-	return s.fails
-}
-
 // A read that hangs proves nothing, neither of its node nor of others: nobody could renew a Lease meanwhile.
 func TestReadsThatHang(t *testing.T) {
-	for what, server := range map[string]*slow{
-		"answers late": {takes: 20 * time.Second},
-		"times out":    {takes: 30 * time.Second, fails: context.DeadlineExceeded},
+	for what, hangs := range map[string]reconcile.Reading{
+		"answers late": {Ended: moment.Add(20 * time.Second)},
+		"times out":    {Ended: moment.Add(30 * time.Second), Err: context.DeadlineExceeded},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := &caches{limits: Options{MonitorGracePeriod: 50 * time.Second}}
-				k.term = reconcile.NewTerm(reconcile.TermOptions[term]{})
-				termtest.Begin(t, k.term)
-				proves := func(name string) bool {
-					s := snapshot{Name: name, Memory: memory{Renewed: moment}}
-					k.readLease(t.Context(), reconcile.Request[memory]{Reader: server, Now: time.Now()}, &s)
-					_ = k.planned(s, decision{})
-					return s.Memory.Proved
-				}
-				if proves("a") {
-					t.Error("a read that hangs proves that its node is dead")
-				}
-				server.takes, server.fails = 0, nil
-				if proves("b") {
-					t.Error("as soon as the API server answers, another node counts as dead")
-				}
-				time.Sleep(24 * time.Second)
-				if proves("a") {
-					t.Error("nodes have had no time to renew their Leases")
-				}
-				time.Sleep(time.Second)
-				if !proves("a") || !proves("b") {
-					t.Error("half of the grace period is over, and dead nodes do not count as dead")
-				}
-			})
+			var proof reconcile.Proof
+			proves := func(name string, r reconcile.Reading) bool {
+				o := observation{Snapshot: snapshot{
+					Name: name, Memory: memory{Renewed: moment}, Limits: Options{MonitorGracePeriod: 50 * time.Second},
+				}}
+				renewed := metav1.NewMicroTime(moment)
+				r.Objects = []plan.Object{&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}}
+				proof.Read = map[plan.Ref]reconcile.Reading{leaseOf(name): r}
+				return prove(o, proof).Snapshot.Memory.Proved
+			}
+			at := func(second time.Duration) reconcile.Reading {
+				when := hangs.Ended.Add(second * time.Second)
+				return reconcile.Reading{Began: when, Ended: when}
+			}
+			if hangs.Began = moment; hangs.Err != nil {
+				proof.Failed = hangs.Ended
+			} else {
+				proof.Slow = hangs.Ended
+			}
+			if proves("a", hangs) {
+				t.Error("a read that hangs proves that its node is dead")
+			}
+			if proves("b", at(0)) {
+				t.Error("as soon as the API server answers, another node counts as dead")
+			}
+			if proves("a", at(24)) {
+				t.Error("nodes have had no time to renew their Leases")
+			}
+			if !proves("a", at(25)) || !proves("b", at(25)) {
+				t.Error("half of the grace period is over, and dead nodes do not count as dead")
+			}
 		})
 	}
 }

@@ -10,12 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -26,19 +23,16 @@ type caches struct {
 	nodes  informers.NodeCache
 	leases informers.Store[*coordinationv1.Lease]
 	pods   informers.NodePodCache
-	root   client.Reader // with the identity that watches
 	term   *reconcile.Term[term]
 	limits Options
-	clock  reconcile.Clock
 }
 
 // term is what the controller knows beside its nodes.
 type term struct {
 	Zones zones
-	// Blind is when the API server has last not answered a read of a Lease in time. It concerns all nodes: those whose
-	// Leases nobody has read meanwhile could not renew them either.
-	Blind time.Time
 }
+
+type observation = reconcile.Observation[snapshot, memory]
 
 func (k *caches) newTerm() *reconcile.Term[term] {
 	return reconcile.NewTerm(reconcile.TermOptions[term]{
@@ -50,23 +44,6 @@ func (k *caches) newTerm() *reconcile.Term[term] {
 		Concerns: func(was, is term) bool { return is.Zones.concerns(was.Zones, k.limits) },
 		Keys:     ailing,
 	})
-}
-
-// planned has the other nodes know that a Lease could not be read in time.
-func (k *caches) planned(s snapshot, _ decision) error {
-	if !s.Blind.IsZero() {
-		k.term.Update(func(t term) term {
-			t.Blind = s.Blind
-			return t
-		})
-	}
-	return nil
-}
-
-// blind is when a Lease last could not be read, also by who has read another one meanwhile.
-func (k *caches) blind() time.Time {
-	t, _ := k.term.Get()
-	return t.Blind
 }
 
 // ailing are the nodes that the state of their zones concerns.
@@ -82,7 +59,7 @@ func ailing(t term) iter.Seq[plan.Key] {
 	}
 }
 
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits, Memory: ptr.Deref(r.Memory, memory{})}
 	if s.Node == nil {
 		o.Snapshot = s
@@ -96,10 +73,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if t, known := k.term.Get(); known {
 		s.Zone = t.Zones.of(r.Now, s.Node)
 	}
-	if _, left := silence(r.Now, s); left <= 0 && !s.Memory.Proved {
-		k.readLease(ctx, r, &s)
-	}
-	if !nodes.Ready(s.Node) || s.Memory.Proved {
+	if _, left := silence(r.Now, s); !nodes.Ready(s.Node) || left <= 0 {
 		s.Pods = k.pods.OnNode(s.Name)
 	}
 	o.Snapshot, o.Memory = s, &s.Memory
@@ -153,52 +127,36 @@ func reported(o plan.Object) time.Time {
 // too.
 const slowRead = time.Second
 
-// readLease reads the Lease of a node that seems to be silent, as the caches may be late. If nobody may read it, they have to do: otherwise no
-// dead node would ever be Unknown (V37-116).
-func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *snapshot) {
-	began := k.clock.Now()
-	lease, err := k.liveLease(ctx, r.Reader, s.Name)
-	ended := k.clock.Now()
+// prove takes in what a live read of the Lease of a silent node has shown: the caches may be late. If nobody may read
+// it, they have to do: otherwise no dead node would ever be Unknown (V37-116). A read that fails, or takes long,
+// concerns all nodes: those whose Leases nobody has read meanwhile could not renew them either.
+func prove(o observation, proof reconcile.Proof) observation {
+	s := &o.Snapshot
+	lease, ok, err := reconcile.Found[*coordinationv1.Lease](proof, leaseOf(s.Name))
+	read := proof.Read[leaseOf(s.Name)]
 	switch {
 	case apierrors.IsForbidden(err):
 		s.Memory.Proved, s.Unread = true, "the API server forbids to read Leases live, so what the cache shows has to do"
-		return
+		return o
 	case err != nil:
 		s.Unread = "its Lease cannot be read live: " + err.Error()
-		s.Blind = ended
-		return
+		return o
+	case !ok:
+		return o
 	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) && !renewed(lease).Equal(s.Memory.Live):
-		s.Memory.Live, s.Memory.Alive = renewed(lease), ended
+		s.Memory.Live, s.Memory.Alive = renewed(lease), read.Ended
 	}
-	switch took := ended.Sub(began); {
+	blind := slices.MaxFunc([]time.Time{proof.Failed, proof.Slow}, time.Time.Compare)
+	switch took := read.Ended.Sub(read.Began); {
 	case took > slowRead:
 		s.Unread = fmt.Sprintf("it has taken %s to read its Lease live, so it may not have been able to renew that either", took.Round(time.Millisecond))
-		s.Blind = ended
-	case s.Memory.Alive.Equal(ended):
-	case ended.Sub(k.blind()) < k.limits.MonitorGracePeriod/2:
+	case s.Memory.Alive.Equal(read.Ended):
+	case read.Ended.Sub(blind) < s.Limits.MonitorGracePeriod/2:
 		s.Unread = "a Lease could not be read live a moment ago, and it may not have renewed its own since either"
 	default:
 		s.Memory.Proved = true
 	}
-}
-
-// liveLease reads the Lease of a node; nil if there is none. API servers before 1.37 do not let the controller's own account read it; the identity
-// that watches Leases may list them.
-func (k *caches) liveLease(ctx context.Context, reader client.Reader, name string) (*coordinationv1.Lease, error) {
-	lease, mapping := &coordinationv1.Lease{}, client.MappingFor[*coordinationv1.Lease]()
-	err := reader.Get(ctx, mapping, plan.Key{Namespace: corev1.NamespaceNodeLease, Name: name}, lease)
-	switch {
-	case client.IsAbsent(err):
-		return nil, nil
-	case !apierrors.IsForbidden(err) || k.root == nil:
-		return lease, err
-	}
-	var list coordinationv1.LeaseList
-	one := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	if err := k.root.List(ctx, mapping, corev1.NamespaceNodeLease, one, &list); err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
+	return o
 }
 
 // enqueuedByNode: a change of a node concerns the nodes whose turn is next in its zone. Each node in the line knows when its turn is if nothing

@@ -25,7 +25,10 @@ import (
 )
 
 // outage is whether an API server can be reached.
-type outage struct{ atomic.Bool }
+type outage struct {
+	atomic.Bool
+	reads atomic.Int32 // live, of objects by name
+}
 
 var errOutage = errors.New("the API server cannot be reached")
 
@@ -36,6 +39,7 @@ type during struct {
 }
 
 func (d during) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
+	d.reads.Add(1)
 	if d.Load() {
 		return errOutage
 	}

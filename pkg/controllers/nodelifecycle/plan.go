@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,8 +25,7 @@ type snapshot struct {
 	Pods   []*corev1.Pod // on the node, if that is Unknown, or may be about to be
 	Memory memory        // with what was seen now
 
-	Unread string    // why the Lease of a silent node could not be read live
-	Blind  time.Time // when the API server has not answered that read in time; zero if it has
+	Unread string // why a live read of the Lease of a silent node proves nothing, or could not be made
 }
 
 // memory is what is remembered of a node. Whatever was remembered is not changed any more.
@@ -85,7 +85,8 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case len(taints) > 0:
 		w.steps = append(w.steps, taints[0]...)
 	}
-	return d, plan.Plan{Steps: w.steps, Requeue: w.next, Why: cmp.Or(strings.Join(w.why, "; "), "it is as it should be")}
+	why := cmp.Or(strings.Join(w.why, "; "), "it is as it should be")
+	return d, plan.Plan{Proof: w.proof, Steps: w.steps, Requeue: w.next, Why: why}
 }
 
 // planner is what planNode knows while it decides.
@@ -95,6 +96,7 @@ type planner struct {
 	decision *decision
 	node     *corev1.Node // as its status is after this reconcile
 
+	proof []plan.Ref
 	steps []plan.Step
 	why   []string
 	next  time.Duration // until the node is looked at again; zero for never
@@ -119,7 +121,7 @@ func (m *memory) note(now time.Time, s snapshot) {
 //
 //	signs of life                   conditions       what is done
 //	some, within the grace period   any              look again when that is over
-//	none, but the Lease is unread   any              read it again soon
+//	none in the caches              any              read its Lease live; again soon if that proves nothing
 //	none                            not Unknown      all become Unknown, with an event if it was ready
 //	none                            all Unknown      nothing
 func (w *planner) planStatus() {
@@ -128,14 +130,24 @@ func (w *planner) planStatus() {
 	case left > 0:
 		w.next = left
 	case !w.Memory.Proved:
-		w.next = readAgain
-		w.say("it has given no sign of life for %s, but %s", silent.Round(time.Second), w.Unread)
+		w.proveSilence(silent)
 	default:
 		if after := unknown(w.now, w.Node); after != nil {
 			w.say("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second))
 			w.declareUnknown(after)
 		}
 	}
+}
+
+// proveSilence asks for the Lease of the node, once in a reconcile.
+func (w *planner) proveSilence(silent time.Duration) {
+	if w.Unread == "" {
+		w.proof = []plan.Ref{leaseOf(w.Name)}
+		w.say("it has given no sign of life for %s", silent.Round(time.Second))
+		return
+	}
+	w.next = readAgain
+	w.say("it has given no sign of life for %s, but %s", silent.Round(time.Second), w.Unread)
 }
 
 func (w *planner) declareUnknown(after *corev1.Node) {
@@ -188,6 +200,12 @@ func (w *planner) say(format string, args ...any) {
 
 // readAgain is when a Lease is read again that could not be read.
 const readAgain = 10 * time.Second
+
+// leaseOf names the Lease of a node.
+func leaseOf(node string) plan.Ref {
+	kind := coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	return plan.Ref{Kind: kind, Namespace: corev1.NamespaceNodeLease, Name: node}
+}
 
 // silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without the condition Ready is counted
 // from its creation (NL-15).

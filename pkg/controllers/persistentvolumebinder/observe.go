@@ -3,7 +3,6 @@ package persistentvolumebinder
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -121,71 +119,75 @@ func some(value string) []string {
 	return []string{value}
 }
 
+type (
+	claimObservation  = reconcile.Observation[claimSnapshot, claimMemory]
+	volumeObservation = reconcile.Observation[volumeSnapshot, volumeMemory]
+)
+
 // observeClaim finds a claim with the volume that it is to be planned with.
-func (k *caches) observeClaim(ctx context.Context, r reconcile.Request[claimMemory]) (o reconcile.Observation[claimSnapshot, claimMemory], err error) {
+func (k *caches) observeClaim(_ context.Context, r reconcile.Request[claimMemory]) (o claimObservation, err error) {
 	c := k.claims.Get(r.Key.Namespace, r.Key.Name)
 	if c == nil {
 		return o, nil
 	}
 	o.Exists = true
-	s := claimSnapshot{Claim: c, Static: k.static, Memory: ptr.Deref(r.Memory, claimMemory{})}
+	o.Snapshot = claimSnapshot{Claim: c, Static: k.static, Memory: ptr.Deref(r.Memory, claimMemory{})}
 	if c.Spec.VolumeName != "" {
-		s.Volume = k.volumes.Get("", c.Spec.VolumeName)
+		o.Snapshot.Volume = k.volumes.Get("", c.Spec.VolumeName)
 	}
-	switch {
-	case has(c.Annotations, bindCompleted):
-		err = prove(ctx, r, &s)
+	if waits(c) {
+		k.look(&o.Snapshot)
+	}
+	return o, nil
+}
+
+// proveClaim takes in what was read live: the class of a claim that waits, or what the cache shows of a claim that was
+// bound and its volume.
+func (k *caches) proveClaim(o claimObservation, proof reconcile.Proof) claimObservation {
+	s := &o.Snapshot
+	switch c, cached := s.Claim, s.Volume; {
 	case waits(c):
-		err = k.look(ctx, r, &s)
-	}
-	o.Snapshot = s
-	return o, err
-}
-
-// prove reads live what the cache shows of a claim that was bound and its volume, if they do not belong together there: a cache may be late.
-func prove(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
-	c, cached := s.Claim, s.Volume
-	switch {
-	case c.Spec.VolumeName == "", cached == nil && c.Status.Phase == corev1.ClaimLost, cached != nil && names(cached, c):
-		return nil
+		k.proveClass(s, proof)
 	case cached != nil && cached.Spec.ClaimRef == nil:
-		return proveClaim(ctx, r, s)
+		// The volume is bound to the claim again only if that has not gone meanwhile: an administrator has freed it
+		// then.
+		live, ok, _ := reconcile.Found[*corev1.PersistentVolumeClaim](proof, claimRef(c.Namespace, c.Name))
+		s.Proved, s.Late = ok, ok && (live == nil || live.UID != c.UID)
+	default: // a claim is not Lost because the cache does not have its volume
+		live, ok, _ := reconcile.Found[*corev1.PersistentVolume](proof, volumeRef(c.Spec.VolumeName))
+		if !ok {
+			return o
+		}
+		s.Proved, s.Volume = true, live
+		if live == nil || cached == nil {
+			s.Late = live != cached
+		} else {
+			s.Late = live.ResourceVersion != cached.ResourceVersion
+		}
 	}
-	return proveVolume(ctx, r, s)
+	return o
 }
 
-// proveClaim reads a claim live whose volume names none. The volume is bound to it again only if the claim has not gone meanwhile: an administrator
-// has freed it then.
-func proveClaim(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
-	c := &corev1.PersistentVolumeClaim{}
-	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), r.Key, c)
-	if err != nil && !client.IsAbsent(err) {
-		return fmt.Errorf("the claim, whose volume names none, cannot be read live: %w", err)
+// proveClass takes in the class of a claim as it was read live. One that has gone a moment ago counts as it was.
+func (k *caches) proveClass(s *claimSnapshot, proof reconcile.Proof) {
+	name, _ := classOf(s.Claim)
+	class, ok, _ := reconcile.Found[*storagev1.StorageClass](proof, classRef(name))
+	if !ok {
+		return
 	}
-	s.Late = err != nil || c.UID != s.Claim.UID
-	return nil
+	if s.Class, s.Unclassed = class, false; class == nil {
+		t, _ := k.claimTerm.Get()
+		s.Class, s.ClassGone = t.Gone.class(proof.Now, name)
+	}
+	k.lookByClass(s)
 }
 
-// proveVolume reads the volume of a claim live: a claim is not Lost because the cache does not have its volume.
-func proveVolume(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
-	c, cached := s.Claim, s.Volume
-	v := &corev1.PersistentVolume{}
-	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolume](), plan.Key{Name: c.Spec.VolumeName}, v)
-	switch {
-	case client.IsAbsent(err):
-		s.Volume, s.Late = nil, cached != nil
-	case err != nil:
-		return fmt.Errorf("the volume %s of the claim cannot be read live: %w", c.Spec.VolumeName, err)
-	default:
-		s.Volume, s.Late = v, cached == nil || cached.ResourceVersion != v.ResourceVersion
-	}
-	return nil
-}
-
-// look finds what a claim without a volume may be bound to, or has to wait for.
-func (k *caches) look(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) (err error) {
+// look finds what a claim without a volume may be bound to, or has to wait for. That its class does not exist is proved
+// by a live read before something comes of it: a class is often created together with the first claim, and it may say
+// that its volumes are chosen when a pod is scheduled.
+func (k *caches) look(s *claimSnapshot) {
 	c := s.Claim
-	class, named := classOf(c)
+	class, _ := classOf(c)
 	for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
 		if names(v, c) {
 			s.Reserved = append(s.Reserved, v)
@@ -193,25 +195,36 @@ func (k *caches) look(ctx context.Context, r reconcile.Request[claimMemory], s *
 	}
 	slices.SortFunc(s.Reserved, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
 	if best(c, class, s.Reserved) != nil {
-		return nil
+		return
 	}
 	s.Free = found(c, class, k.volumes.free.By)
-	if s.Class, err = k.class(ctx, r, s, class); err != nil {
-		return err
+	if class != "" {
+		s.Class = k.classes.Get("", class)
+		told := s.Memory.UID == c.UID && s.Memory.Told != ""
+		if s.Unclassed = s.Class == nil && !(told && len(s.Free) == 0); s.Unclassed {
+			return
+		}
 	}
+	k.lookByClass(s)
+}
+
+// lookByClass finds what depends on the class of the claim, which is known.
+func (k *caches) lookByClass(s *claimSnapshot) {
+	c := s.Claim
+	class, named := classOf(c)
 	if delayed(s.Class) {
 		s.Free = nil
 	}
 	switch {
 	case len(s.Free) > 0:
-		return nil
+		return
 	case !named:
 		if s.Default = k.defaultClass(); s.Default != nil && !delayed(s.Default) {
 			s.FreeOfDefault = found(c, s.Default.Name, k.volumes.free.By)
 		}
 	case delayed(s.Class) && !has(c.Annotations, selectedNode):
 		s.Pods = k.unscheduled(c)
-		return nil
+		return
 	}
 	switch name := driverOf(cmp.Or(s.Class, s.Default)); {
 	case name != "" && !s.Static:
@@ -219,30 +232,6 @@ func (k *caches) look(ctx context.Context, r reconcile.Request[claimMemory], s *
 	case s.Default == nil:
 		s.Near = nearest(c, class, k.volumes.idle.By(everything))
 	}
-	return nil
-}
-
-// class returns the class of a claim. That there is none is proved by a live read before something comes of it: a class is often created together
-// with the first claim, and it may say that its volumes are chosen when a pod is scheduled.
-func (k *caches) class(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot, name string) (*storagev1.StorageClass, error) {
-	if name == "" {
-		return nil, nil
-	}
-	told := s.Memory.UID == s.Claim.UID && s.Memory.Told != ""
-	if class := k.classes.Get("", name); class != nil || told && len(s.Free) == 0 {
-		return class, nil
-	}
-	class := &storagev1.StorageClass{}
-	switch err := r.Reader.Get(ctx, client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: name}, class); {
-	case client.IsAbsent(err):
-		t, _ := k.claimTerm.Get()
-		gone, left := t.Gone.class(r.Now, name)
-		s.ClassGone = left
-		return gone, nil
-	case err != nil:
-		return nil, fmt.Errorf("the class %s of the claim cannot be read live: %w", name, err)
-	}
-	return class, nil
 }
 
 // defaultClass returns the class of claims that name none: of several the newest, and of these the first by name (PV-16).
@@ -273,8 +262,8 @@ func (k *caches) unscheduled(c *corev1.PersistentVolumeClaim) (names []string) {
 	return names
 }
 
-// observeVolume finds a volume with the claim that it names, and reads that live if the cache does not have it.
-func (k *caches) observeVolume(ctx context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
+// observeVolume finds a volume with the claim that it names.
+func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o volumeObservation, err error) {
 	v := k.volumes.Get("", r.Key.Name)
 	if v == nil {
 		return o, nil
@@ -295,10 +284,10 @@ func (k *caches) observeVolume(ctx context.Context, r reconcile.Request[volumeMe
 	s.Memory.Deleted = s.Memory.Deleted || slices.ContainsFunc(r.Changes, func(c reconcile.Change) bool { return deleted(c, v) })
 	orphaned := ref.UID != "" && (s.Claim == nil || s.Claim.UID != ref.UID)
 	if orphaned && v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
-		err = k.proveOrphan(ctx, r, &s)
+		k.lookAtOrphan(r.Now, &s)
 	}
 	o.Snapshot, o.Memory = s, &s.Memory
-	return o, err
+	return o, nil
 }
 
 // completed returns a claim that was bound to a volume which names none; nil if there is none.
@@ -317,35 +306,32 @@ func deleted(c reconcile.Change, v *corev1.PersistentVolume) bool {
 	return ok && claim.UID == v.Spec.ClaimRef.UID && (c.After == nil || c.After.GetUID() != claim.UID)
 }
 
-// proveOrphan reads the claim of a volume live. If there is another one in its place, and no watch has shown how that came about, it counts with
-// how many volumes it is so. A volume that is held stays so, however few others are, and whatever becomes of the claim: those that were repaired, or
-// were made since, do not prove that the others are to go. A new leader does not know which volumes were held: any may be that it has not seen lose its
-// claim.
-func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemory], s *volumeSnapshot) error {
-	ref, unseen := s.Volume.Spec.ClaimRef, s.Claim != nil && !s.Memory.Deleted
-	held := s.Memory.Held
+// lookAtOrphan finds out whether a volume is held whose claim is not in the cache. If there is another claim in its
+// place, and no watch has shown how that came about, it counts with how many volumes it is so. A volume that is held
+// stays so, however few others are, and whatever becomes of the claim: those that were repaired, or were made since, do
+// not prove that the others are to go. A new leader does not know which volumes were held: any may be that it has not
+// seen lose its claim.
+func (k *caches) lookAtOrphan(now time.Time, s *volumeSnapshot) {
+	unseen, held := s.Claim != nil && !s.Memory.Deleted, s.Memory.Held
 	if held.IsZero() && !s.Memory.Deleted {
-		held, _ = k.brake.Inherited(r.Now, heldVolumes)
+		held, _ = k.brake.Inherited(now, heldVolumes)
 	}
 	if s.HeldSince = held; unseen || !held.IsZero() {
-		s.Replaced, s.Tripped = k.outOfTheOrdinary(s.Volume, r.Now)
+		s.Replaced, s.Tripped = k.outOfTheOrdinary(s.Volume, now)
 		s.Tripped = s.Tripped || !held.IsZero() && !k.brake.Released()
 	}
-	s.Early = unseen && restored(r.Now, s.Volume)
-	if s.Early || s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) {
-		return nil // it stays, whatever a live read shows
+	s.Early = unseen && restored(now, s.Volume)
+}
+
+// proveVolume takes in the claim of an orphaned volume as it was read live.
+func proveVolume(o volumeObservation, proof reconcile.Proof) volumeObservation {
+	s := &o.Snapshot
+	ref := s.Volume.Spec.ClaimRef
+	live, ok, _ := reconcile.Found[*corev1.PersistentVolumeClaim](proof, claimRef(ref.Namespace, ref.Name))
+	if s.Read = ok; live != nil {
+		s.Live = live.UID
 	}
-	c := &corev1.PersistentVolumeClaim{}
-	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: ref.Namespace, Name: ref.Name}, c)
-	switch {
-	case client.IsAbsent(err):
-		s.Read = true
-	case err != nil:
-		return fmt.Errorf("the volume stays, as its claim %s/%s cannot be read live: %w", ref.Namespace, ref.Name, err)
-	default:
-		s.Read, s.Live = true, c.UID
-	}
-	return nil
+	return o
 }
 
 // liveClaim are the objects that are compared with the server before a claim is written of which the cache may be late.

@@ -27,14 +27,17 @@ const (
 // claimSnapshot is what one reconcile of a claim has observed. Its objects belong to shared caches.
 type claimSnapshot struct {
 	Claim *corev1.PersistentVolumeClaim
-	// Volume is the one that the claim names; nil if there is none. Of a claim that is about to be Lost it was read live. Late says that a live read
-	// has shown something else than the cache.
-	Volume *corev1.PersistentVolume
-	Late   bool
+	// Volume is the one that the claim names; nil if there is none. Proved says that this volume, or the claim, was
+	// read live, because the two do not belong together by the caches. Late says that something else was found than the
+	// cache shows.
+	Volume       *corev1.PersistentVolume
+	Proved, Late bool
 
-	// Of a claim that names no volume:
-	Reserved []*corev1.PersistentVolume // that name the claim
-	Class    *storagev1.StorageClass    // of the claim; nil if there is none of that name
+	// Of a claim that names no volume. Unclassed says that the cache has no class of that name, and that it was not
+	// read live: what depends on the class is not known then.
+	Reserved  []*corev1.PersistentVolume // that name the claim
+	Class     *storagev1.StorageClass    // of the claim; nil if there is none of that name
+	Unclassed bool
 	// ClassGone says that the class has gone a moment ago, and for how long it counts as it was.
 	ClassGone time.Duration
 	Default   *storagev1.StorageClass    // that the claim gets, because it names none; nil if there is none
@@ -84,6 +87,7 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 		d.Told, p = s.Memory.Told, plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
 	case has(c.Annotations, bindCompleted):
 		d, p = planCompleted(s)
+		p.Proof = s.proof()
 	case c.DeletionTimestamp != nil: // PV-75
 		d, p = wait(s, "it is being deleted, and is not bound any more", event{})
 	case c.Spec.VolumeName != "":
@@ -93,6 +97,32 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	}
 	p.Requeue = plan.Sooner(p.Requeue, s.ClassGone)
 	return d, p
+}
+
+// proof names what is read live of a claim that was bound and its volume, if they do not belong together by the caches:
+// one may be late.
+func (s claimSnapshot) proof() []plan.Ref {
+	c, v := s.Claim, s.Volume
+	switch {
+	case s.Proved, c.Spec.VolumeName == "", v == nil && c.Status.Phase == corev1.ClaimLost, v != nil && names(v, c):
+		return nil
+	case v != nil && v.Spec.ClaimRef == nil:
+		return []plan.Ref{claimRef(c.Namespace, c.Name)}
+	}
+	return []plan.Ref{volumeRef(c.Spec.VolumeName)}
+}
+
+func claimRef(namespace, name string) plan.Ref {
+	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
+	return plan.Ref{Kind: kind, Namespace: namespace, Name: name}
+}
+
+func volumeRef(name string) plan.Ref {
+	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolume"), Name: name}
+}
+
+func classRef(name string) plan.Ref {
+	return plan.Ref{Kind: storagev1.SchemeGroupVersion.WithKind("StorageClass"), Name: name}
 }
 
 func has(annotations map[string]string, key string) bool { _, ok := annotations[key]; return ok }
@@ -145,6 +175,10 @@ func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 	}
 	if !selectable(c) {
 		return wait(s, "its selector cannot be read", event{})
+	}
+	if s.Unclassed {
+		p := plan.Plan{Why: "its class is not in the cache", Proof: []plan.Ref{classRef(class)}}
+		return claimDecision{Told: s.Memory.Told}, p
 	}
 	if !delayed(s.Class) {
 		if v := best(c, class, s.Free); v != nil {

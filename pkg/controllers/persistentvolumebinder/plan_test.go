@@ -123,6 +123,47 @@ func TestPlanClaim(t *testing.T) {
 	}
 }
 
+// PV-37, PV-82: a row is a sentence about what is read live before anything comes of it.
+func TestProof(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		s    claimSnapshot
+		want string
+	}{
+		{"a claim is not Lost because the cache lacks its volume", claimSnapshot{
+			Claim: claim("data", "volume=v complete phase=Bound has=2Gi"),
+		}, "PersistentVolume v"},
+		{"or has it for another claim", claimSnapshot{
+			Claim: claim("data", "volume=v complete phase=Bound has=2Gi"), Volume: volume("v", "of=rival phase=Bound"),
+		}, "PersistentVolume v"},
+		{"once", claimSnapshot{Claim: claim("data", "volume=v complete phase=Bound has=2Gi"), Proved: true}, ""},
+		{"nothing if it is Lost", claimSnapshot{Claim: claim("data", "volume=v complete phase=Lost")}, ""},
+		{"a volume that names nobody is bound again if the claim is there", claimSnapshot{
+			Claim: claim("data", "volume=v complete phase=Bound has=2Gi"), Volume: volume("v", "phase=Bound"),
+		}, "PersistentVolumeClaim shop/data"},
+		{"nothing if the two belong together", claimSnapshot{
+			Claim: claim("data", "volume=v complete phase=Bound has=2Gi"), Volume: volume("v", "of=data phase=Bound"),
+		}, ""},
+		{"a class may be about to come", claimSnapshot{Claim: claim("data", ""), Unclassed: true}, "StorageClass fast"},
+		{"nothing if a volume is reserved for the claim", claimSnapshot{
+			Claim: claim("data", ""), Unclassed: true, Reserved: pvs(volume("v", "for=data")),
+		}, ""},
+	} {
+		var got []string
+		_, p := planClaim(epoch, row.s)
+		for _, ref := range p.Proof {
+			got = append(got, ref.String())
+		}
+		if strings.Join(got, ", ") != row.want {
+			t.Errorf("%s: asks for %q, want %q", row.name, got, row.want)
+		}
+	}
+	_, p := planVolume(epoch, volumeSnapshot{Volume: volume("v", "of=c phase=Bound")})
+	if len(p.Proof) != 1 || p.Proof[0].String() != "PersistentVolumeClaim shop/c" || len(p.Steps) > 0 {
+		t.Errorf("of a volume whose claim is gone: %+v", p)
+	}
+}
+
 func TestPV60MEND25WhyANamedVolumeIsRefused(t *testing.T) {
 	const refused = `Warning VolumeMismatch: Cannot bind to requested volume "v": `
 	for want, c := range map[string][2]string{

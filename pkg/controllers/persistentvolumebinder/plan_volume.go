@@ -172,7 +172,7 @@ func planOrphan(now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.Pers
 		p.Why = fmt.Sprintf("it is new, and its claim %s/%s has another uid than the one that it names: whether there are more such volumes shows in a moment", ref.Namespace, ref.Name)
 		return d, p
 	case !s.Read:
-		p.Why, p.Requeue = "its claim is to be read live", late
+		p.Why, p.Proof = "its claim is not in the cache", []plan.Ref{claimRef(ref.Namespace, ref.Name)}
 		return d, p
 	case s.Live == ref.UID, s.Live != "" && s.Claim == nil: // of another one, the cache is to show how it came about
 		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace, ref.Name), late

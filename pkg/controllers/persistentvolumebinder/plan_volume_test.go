@@ -48,7 +48,7 @@ func TestPlanVolume(t *testing.T) {
 
 		{"PV-37: its claim is gone", gone(volume("v", "of=c phase=Bound")), released, "shop/c is gone", 0},
 		{"PV-37: there is another claim of its name", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Read: true, Live: "new"}, released, "", 0},
-		{"PV-37: not without a live read", volumeSnapshot{Volume: volume("v", "of=c phase=Bound")}, "", "is to be read live", late},
+		{"PV-37: not without a live read", volumeSnapshot{Volume: volume("v", "of=c phase=Bound")}, "", "is not in the cache", 0},
 		{"PV-37: another claim, of a volume that is new", volumeSnapshot{Volume: created(volume("v", "of=c phase=Pending"), 4*time.Second), Claim: claim("c", "uid=new"), Early: true}, "", "it is new", 6 * time.Second},
 		{"PV-37, PV-82: the cache lags", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Read: true, Live: "uid-c"}, "", "exists, which the cache does not show yet", late},
 		{"PV-37, PV-82: the cache does not show the other claim of its name yet", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Read: true, Live: "new"}, "", "exists, which the cache does not show yet", late},

@@ -224,10 +224,34 @@ func (w *world) judge(before, after plan.Object) {
 	}
 }
 
+// observeClaim is what a manager knows of a claim before its plan is carried out.
+func (w *world) observeClaim(manager int, key plan.Key) claimObservation {
+	k := w.managers[manager]
+	o, err := k.observeClaim(context.Background(), reconcile.Request[claimMemory]{Key: key, Now: epoch})
+	must(err)
+	o, _, err = managertest.Prove(context.Background(), reader{w: w}, epoch, o, k.proveClaim, func(s claimSnapshot) plan.Plan {
+		_, p := planClaim(epoch, s)
+		return p
+	})
+	must(err)
+	return o
+}
+
+// observeVolume is the same for a volume. The error is that of a live read.
+func (w *world) observeVolume(manager int, key plan.Key) (volumeObservation, error) {
+	request := reconcile.Request[volumeMemory]{Key: key, Now: epoch, Memory: w.memories[manager][key]}
+	o, err := w.managers[manager].observeVolume(context.Background(), request)
+	must(err)
+	o, _, err = managertest.Prove(context.Background(), reader{w: w}, epoch, o, proveVolume, func(s volumeSnapshot) plan.Plan {
+		_, p := planVolume(epoch, s)
+		return p
+	})
+	return o, err
+}
+
 // reconcileClaim has a manager look at a claim, and says whether it has written.
 func (w *world) reconcileClaim(manager int, key plan.Key) bool {
-	o, err := w.managers[manager].observeClaim(context.Background(), reconcile.Request[claimMemory]{Key: key, Now: epoch, Reader: reader{w: w}})
-	must(err)
+	o := w.observeClaim(manager, key)
 	before := plantest.Restored(w.t, o.Snapshot)
 	_, p := planClaim(epoch, o.Snapshot)
 	if diff := cmp.Diff(before, plantest.Restored(w.t, o.Snapshot)); diff != "" {
@@ -241,8 +265,10 @@ func (w *world) reconcileClaim(manager int, key plan.Key) bool {
 
 func (w *world) reconcileVolume(manager int, name string) bool {
 	key := plan.Key{Name: name}
-	o, err := w.managers[manager].observeVolume(context.Background(), reconcile.Request[volumeMemory]{Key: key, Now: epoch, Reader: reader{w: w}, Memory: w.memories[manager][key]})
-	must(err)
+	o, err := w.observeVolume(manager, key)
+	if err != nil {
+		return false
+	}
 	before := plantest.Restored(w.t, o.Snapshot)
 	d, p := planVolume(epoch, o.Snapshot)
 	if diff := cmp.Diff(before, plantest.Restored(w.t, o.Snapshot)); diff != "" {
@@ -371,15 +397,13 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		}
 		w.syncAll(0)
 		for _, c := range of[*corev1.PersistentVolumeClaim](w) {
-			o, err := w.managers[0].observeClaim(context.Background(), reconcile.Request[claimMemory]{Key: plan.KeyOf(c), Now: epoch, Reader: reader{w: w}})
-			must(err)
+			o := w.observeClaim(0, plan.KeyOf(c))
 			_, p := planClaim(epoch, o.Snapshot)
 			_, again := planClaim(epoch, plantest.Restored(t, o.Snapshot))
 			plantest.Same(t, p, again)
 		}
 		for _, v := range of[*corev1.PersistentVolume](w) {
-			key := plan.KeyOf(v)
-			o, err := w.managers[0].observeVolume(context.Background(), reconcile.Request[volumeMemory]{Key: key, Now: epoch, Reader: reader{w: w}, Memory: w.memories[0][key]})
+			o, err := w.observeVolume(0, plan.KeyOf(v))
 			must(err)
 			_, p := planVolume(epoch, o.Snapshot)
 			_, again := planVolume(epoch, plantest.Restored(t, o.Snapshot))

@@ -64,6 +64,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Source:   reconcile.Keys(rules...),
 		Period:   cycle,
 		Observe:  k.observe,
+		Prove:    k.prove,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen of the nodes, whatever becomes of the pods
 		Plan:     reconcile.PlanOnly(planPods),
 		Applied:  own.applied,

@@ -520,7 +520,8 @@ func TestMissedChangesOfNodes(t *testing.T) { // PGC-9
 		sleep(time.Second)
 		for missed, want := range map[bool]int{false: 1, true: 0} {
 			m := memory{Missing: map[string]time.Time{"n0": time.Now().Add(-time.Hour)}, Seen: map[string]span{}, Began: time.Now().Add(-time.Hour)}
-			o, err := c.caches.observe(t.Context(), reconcile.Request[memory]{Key: plan.Key{Name: orphaned}, Now: time.Now(), Reader: c.server, Memory: &m, Missed: missed})
+			r := reconcile.Request[memory]{Key: plan.Key{Name: orphaned}, Now: time.Now(), Memory: &m, Missed: missed}
+			o, err := c.caches.observe(t.Context(), r)
 			if due := o.Snapshot.NodeCounts.Due; err != nil || len(due) != want {
 				t.Errorf("missed %t: due are %v (%v)", missed, due, err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
@@ -45,7 +46,9 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 			return p.DeletionTimestamp == nil || s.Nodes[p.Spec.NodeName] == nil || !isOutOfService(s.Nodes[p.Spec.NodeName])
 		})
 		slices.SortFunc(victims, byAge)
-		return removeAll(now, s, victims)
+		p := removeAll(now, s, victims)
+		p.Proof = nodesOf(victims)
+		return p
 	case orphaned:
 		return planOrphans(now, s)
 	case unscheduled:
@@ -68,13 +71,23 @@ type snapshot struct {
 	Kept int
 
 	// The rest is for orphaned only.
+	Compare    bool            // the cache of nodes is to be compared with the server first
+	Batch      []nodePods      // of nodes that are due, as many as one reconcile takes on
+	Idle       []string        // nodes that are due and whose pods need nothing
+	Ask        []string        // nodes of the batch that are to be read live
 	Gone       map[string]bool // nodes that were due and then not found by a live read (PGC-10)
-	Unread     int             // nodes that are due and were not read: they follow at once
+	Unread     int             // nodes that are due and not in the batch: they follow at once
 	Unreadable []string        // nodes that could not be read, with the error; their pods stay
 	Uncompared bool            // the role does not allow to compare the cache of nodes with the server
 	NodeCounts nodeCounts
 	Held       held
 	HeldBefore holdKind // as the reconcile before found it
+}
+
+// nodePods are the pods of a node.
+type nodePods struct {
+	Node string
+	Pods []*corev1.Pod
 }
 
 // policy is what flags say.
@@ -134,6 +147,7 @@ func planOrphans(now time.Time, s snapshot) plan.Plan {
 		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
 			return p.Spec.NodeName == "" || !s.Gone[p.Spec.NodeName]
 		}))
+		p.Proof = s.proof()
 		if s.NodeCounts.Next > 0 {
 			p.Requeue = min(p.Requeue, s.NodeCounts.Next)
 		}
@@ -147,6 +161,36 @@ func planOrphans(now time.Time, s snapshot) plan.Plan {
 	}
 	return p
 }
+
+// proof names what is read live before orphans are removed: all nodes, to compare the cache with them, and then those
+// that are due.
+func (s snapshot) proof() (refs []plan.Ref) {
+	if s.Compare {
+		return []plan.Ref{allNodes()}
+	}
+	for _, name := range s.Ask {
+		refs = append(refs, metadataOf(name))
+	}
+	return refs
+}
+
+// nodesOf names the nodes of the pods that are still to be removed: force asks for proof that they are out of service.
+func nodesOf(victims []*corev1.Pod) (refs []plan.Ref) {
+	asked := map[string]bool{}
+	for _, p := range victims {
+		if name := p.Spec.NodeName; !leaving(p) && !asked[name] {
+			asked[name] = true
+			refs = append(refs, plan.Ref{Kind: nodeKind(), Name: name})
+		}
+	}
+	return refs
+}
+
+func nodeKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Node") }
+
+func allNodes() plan.Ref { return plan.Ref{Kind: nodeKind(), All: true, Metadata: true} }
+
+func metadataOf(node string) plan.Ref { return plan.Ref{Kind: nodeKind(), Name: node, Metadata: true} }
 
 // removeAll removes the victims. Those that have to be failed before are taken a batch at a time, as each of them is copied;
 // the others cost nothing, and are all tried, so that some that cannot be deleted don't keep the rest.

@@ -204,6 +204,36 @@ func TestOutOfService(t *testing.T) {
 	}
 }
 
+// A row is a sentence about what is read live before pods are removed.
+func TestProof(t *testing.T) {
+	const taint = "node.kubernetes.io/out-of-service"
+	nodes := map[string]*corev1.Node{"n": node("n", corev1.ConditionFalse, taint), "m": node("m", corev1.ConditionTrue)}
+	for _, row := range []struct {
+		name string
+		snapshot
+		want string
+	}{
+		{"PGC-7: force asks for proof, once for each node", snapshot{
+			Rule: outOfService, Nodes: nodes, Pods: pods("a:deleting on=n", "b:deleting on=n", "c:deleting on=m"),
+		}, "Node n"},
+		{"PGC-18: not for what only finalizers hold", snapshot{Rule: outOfService, Nodes: nodes, Pods: pods("a:forced on=n failed")}, ""},
+		{"first all nodes, to compare the cache", snapshot{Rule: orphaned, Compare: true}, "all Nodes"},
+		{"PGC-10: then each node", snapshot{Rule: orphaned, Ask: []string{"x", "y"}}, "Node x, Node y"},
+		{"held: none", snapshot{Rule: orphaned, Ask: []string{"x"}, Held: held{tooManyVanished, "8 of 10"}}, ""},
+		{"nothing is to be known of pods without a node", snapshot{Rule: unscheduled, Pods: pods("a:deleting")}, ""},
+	} {
+		var got []string
+		for _, ref := range planPods(epoch, row.snapshot).Proof {
+			if got = append(got, ref.String()); ref.Metadata != (row.Rule == orphaned) {
+				t.Errorf("%s: %+v", row.name, ref)
+			}
+		}
+		if strings.Join(got, ", ") != row.want {
+			t.Errorf("%s: asks for %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
 func TestOrphanedAndUnscheduled(t *testing.T) {
 	gone := map[string]bool{"gone": true}
 	for _, row := range []struct {

@@ -309,8 +309,12 @@ func (h *history) exists(name string) bool { return h.objects["Node"][plan.Key{N
 
 func (h *history) observe(t *rapid.T, m *memory) observation {
 	o, err := h.caches.observe(context.Background(), reconcile.Request[memory]{
-		Key: plan.Key{Name: orphaned}, Now: h.now, Reader: h.server, Memory: m, Changes: h.changes,
+		Key: plan.Key{Name: orphaned}, Now: h.now, Memory: m, Changes: h.changes,
 	})
+	if err == nil {
+		decide := func(s snapshot) plan.Plan { return planPods(h.now, s) }
+		o, _, err = managertest.Prove(t.Context(), h.server, h.now, o, h.caches.prove, decide)
+	}
 	if err != nil || !o.Exists {
 		t.Fatal(err, o.Exists)
 	}

@@ -52,6 +52,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			pods.Watch(k.enqueuedByPod),
 		},
 		Observe:  k.observe,
+		Prove:    k.prove,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
 		Plan:     reconcile.PlanOnly(planClaims),
 	})

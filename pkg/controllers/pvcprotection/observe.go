@@ -3,33 +3,25 @@ package pvcprotection
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
-	// mostUnknown is how many pods that the cache lacks are read live one by one. If it lacks more, all are.
-	mostUnknown = 10
 	// A namespace is left alone for so many times as long as its last live list took, but no longer than for longestPause.
 	pauses       = 10
 	longestPause = 5 * time.Second
 )
-
-// onNode selects the pods that are assigned to a node.
-var onNode = fields.OneTermNotEqualSelector("spec.nodeName", "")
 
 // memory is what is remembered of a namespace.
 type memory struct {
@@ -53,22 +45,40 @@ func due(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{claim.Namespace}
 }
 
+type observation = reconcile.Observation[snapshot, memory]
+
 // observe finds the claims of a namespace that lack the finalizer or may lose it, and who uses the latter. The cache is asked first; of
 // claims that no pod in it uses, one live list of pods decides (SM-37).
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (reconcile.Observation[snapshot, memory], error) {
-	o, err := k.find(ctx, r)
-	if err == nil && o.Exists {
-		m := memory{Told: map[types.UID]bool{}}
-		if o.Memory != nil {
-			m.Next = o.Memory.Next
-		}
-		if r.Memory != nil {
-			m.Told = maps.Clone(r.Memory.Told)
-		}
-		o.Snapshot.tell(r.Now, m.Told)
-		o.Memory = &m
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
+	found := k.claims.By(r.Key.Name)
+	if len(found) == 0 {
+		return o, nil
 	}
-	return o, err
+	slices.SortFunc(found, func(a, b *corev1.PersistentVolumeClaim) int { return cmp.Compare(a.Name, b.Name) })
+	m := memory{Told: map[types.UID]bool{}}
+	if r.Memory != nil {
+		m.Next, m.Told = r.Memory.Next, maps.Clone(r.Memory.Told)
+	}
+	o.Exists, o.Memory, o.Snapshot.Namespace = true, &m, r.Key.Name
+	for _, c := range found {
+		o.Snapshot.Claims = append(o.Snapshot.Claims, &claim{Claim: c, Pod: k.cachedUser(c)})
+	}
+	if len(o.Snapshot.free()) > 0 && r.Now.Before(m.Next) {
+		o.Snapshot.Pause = m.Next.Sub(r.Now)
+	}
+	o.Snapshot.tell(r.Now, m.Told)
+	return o, nil
+}
+
+// free returns the claims that are being deleted and that nobody is known to use, by name.
+func (s *snapshot) free() map[string]*claim {
+	free := map[string]*claim{}
+	for _, c := range s.Claims {
+		if c.Claim.DeletionTimestamp != nil && c.Pod == "" {
+			free[c.Claim.Name] = c
+		}
+	}
+	return free
 }
 
 // tell notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and only if it stays for a while,
@@ -76,11 +86,10 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (reco
 func (s *snapshot) tell(now time.Time, told map[types.UID]bool) {
 	stay := map[types.UID]bool{}
 	for _, c := range s.Claims {
-		if c.Pod == "" {
+		uid := c.Claim.UID
+		if stay[uid] = c.Pod != "" || !c.Checked; c.Pod == "" {
 			continue
 		}
-		uid := c.Claim.UID
-		stay[uid] = true
 		switch wait := c.Claim.DeletionTimestamp.Add(patience).Sub(now); {
 		case told[uid]:
 		case wait <= 0:
@@ -90,38 +99,6 @@ func (s *snapshot) tell(now time.Time, told map[types.UID]bool) {
 		}
 	}
 	maps.DeleteFunc(told, func(uid types.UID, _ bool) bool { return !stay[uid] })
-}
-
-// find is observe without events.
-func (k *caches) find(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
-	namespace := r.Key.Name
-	found := k.claims.By(namespace)
-	slices.SortFunc(found, func(a, b *corev1.PersistentVolumeClaim) int { return cmp.Compare(a.Name, b.Name) })
-	o.Exists, o.Memory = len(found) > 0, r.Memory
-	free := map[string]*claim{}
-	for _, c := range found {
-		o.Snapshot.Claims = append(o.Snapshot.Claims, &claim{Claim: c, Pod: k.cachedUser(c)})
-		if one := o.Snapshot.Claims[len(o.Snapshot.Claims)-1]; c.DeletionTimestamp != nil && one.Pod == "" {
-			free[c.Name] = one
-		}
-	}
-	if len(free) == 0 {
-		return o, nil
-	}
-	if r.Memory != nil && r.Now.Before(r.Memory.Next) {
-		o.Snapshot.Pause = r.Memory.Next.Sub(r.Now)
-		return o, nil
-	}
-	began := time.Now()
-	if err := k.findLiveUsers(ctx, r.Reader, namespace, free); err != nil {
-		return o, fmt.Errorf("pods that may use claims of the namespace %s: %w", namespace, err)
-	}
-	for _, c := range free {
-		c.Checked = true
-	}
-	now := time.Now()
-	o.Memory = &memory{Next: now.Add(min(pauses*now.Sub(began), longestPause))}
-	return o, nil
 }
 
 // cachedUser returns the name of a pod in the cache that uses the claim, the first one by name; empty if there is none.
@@ -137,43 +114,52 @@ func (k *caches) cachedUser(c *corev1.PersistentVolumeClaim) (name string) {
 	return name
 }
 
-// findLiveUsers lists the metadata of all pods of the namespace that are on nodes, and notes which of them use the claims. The volumes of
-// a pod cannot be changed, so those of a pod in the cache are right. The others are read: the cache is late, or they have gone meanwhile.
-func (k *caches) findLiveUsers(ctx context.Context, reader client.Reader, namespace string, free map[string]*claim) error {
-	pods := client.MappingFor[*corev1.Pod]()
-	list := &metav1.PartialObjectMetadataList{}
-	if err := reader.List(ctx, pods, namespace, metav1.ListOptions{FieldSelector: onNode.String()}, list); err != nil {
-		return err
+// prove notes which pods use the claims, of those that were read live. The volumes of a pod cannot be changed, so those
+// of a pod in the cache are right. Of the others the plan has to ask for more than metadata: the cache is late, or they
+// have gone meanwhile.
+func (k *caches) prove(o observation, proof reconcile.Proof) observation {
+	s := &o.Snapshot
+	s.Claims = slices.Clone(s.Claims)
+	for i, c := range s.Claims {
+		one := *c
+		s.Claims[i] = &one
 	}
-	var unknown []string
-	for i := range list.Items {
-		live := &list.Items[i]
-		cached := k.pods.Get(namespace, live.Name)
-		if cached == nil || cached.UID != live.UID {
-			unknown = append(unknown, live.Name)
+	free, list := s.free(), proof.Read[podsOnNodes(s.Namespace)]
+	if list.Err != nil {
+		return o
+	}
+	s.Listed = true
+	for _, live := range list.Objects {
+		cached := k.pods.Get(s.Namespace, live.GetName())
+		if cached == nil || cached.UID != live.GetUID() {
+			s.Unknown = append(s.Unknown, live.GetName())
 			continue
 		}
 		p := *cached
-		p.ObjectMeta, p.Spec.NodeName = live.ObjectMeta, cmp.Or(cached.Spec.NodeName, "assigned since")
+		p.ObjectMeta = live.(*metav1.PartialObjectMetadata).ObjectMeta
+		p.Spec.NodeName = cmp.Or(cached.Spec.NodeName, "assigned since")
 		note(free, &p)
 	}
-	selectors := []fields.Selector{onNode}
-	if len(unknown) <= mostUnknown {
-		selectors = nil
-		for _, name := range unknown {
-			selectors = append(selectors, fields.AndSelectors(onNode, fields.OneTermEqualSelector(metav1.ObjectNameField, name)))
+	ended := list.Ended
+	for _, ref := range wholePods(s.Namespace, s.Unknown) {
+		whole, ok := proof.Read[ref]
+		if !ok || whole.Err != nil {
+			return o
+		}
+		for _, p := range whole.Objects {
+			note(free, p.(*corev1.Pod))
+		}
+		if whole.Ended.After(ended) {
+			ended = whole.Ended
 		}
 	}
-	for _, selector := range selectors {
-		whole := &corev1.PodList{}
-		if err := reader.List(ctx, pods, namespace, metav1.ListOptions{FieldSelector: selector.String()}, whole); err != nil {
-			return err
-		}
-		for i := range whole.Items {
-			note(free, &whole.Items[i])
-		}
+	for _, c := range free {
+		c.Checked = true
 	}
-	return nil
+	m := memory{Next: ended.Add(min(pauses*ended.Sub(list.Began), longestPause)), Told: maps.Clone(o.Memory.Told)}
+	s.tell(proof.Now, m.Told)
+	o.Memory = &m
+	return o
 }
 
 // note notes which claims a pod uses that was read live.

@@ -89,9 +89,14 @@ func (r reader) List(ctx context.Context, m client.Mapping, namespace string, op
 	return r.Client.List(ctx, m, namespace, opts, into)
 }
 
-// look observes the namespace shop and remembers that.
+// look observes the namespace shop, with all live reads that the plan asks for, and remembers that.
 func (o *observer) look(ctx context.Context) (snapshot, error) {
-	seen, err := o.observe(ctx, reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: time.Now(), Reader: reader{o.server, o}, Memory: o.memory})
+	now := time.Now()
+	seen, err := o.observe(ctx, reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: now, Memory: o.memory})
+	if err == nil {
+		decide := func(s snapshot) plan.Plan { return planClaims(now, s) }
+		seen, _, err = managertest.Prove(ctx, reader{o.server, o}, now, seen, o.prove, decide)
+	}
 	if err == nil {
 		o.memory = seen.Memory
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -17,6 +18,7 @@ import (
 const protection plan.Protection = "kubernetes.io/pvc-protection"
 
 const (
+	mostUnknown = 10               // pods that the cache lacks are read live one by one; if it lacks more, all are
 	mostChanges = 100              // in one reconcile of a namespace
 	mostTold    = 3                // claims that the reason of a plan names with the pods that keep them
 	patience    = 10 * time.Second // after the deletion of a claim, an event says which pod keeps it (SM-44)
@@ -25,9 +27,14 @@ const (
 
 // snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
 type snapshot struct {
-	Claims []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
-	Tell   time.Duration // until an event is to say why a claim stays; zero if none is
-	Pause  time.Duration // until the pods of the namespace may be listed live again; zero if they were, or if nobody needs that
+	Namespace string
+	Claims    []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
+	Tell      time.Duration // until an event is to say why a claim stays; zero if none is
+	// Pause is the time until the pods of the namespace may be listed live again; zero if they may be, or if nobody
+	// needs that.
+	Pause   time.Duration
+	Listed  bool     // the pods on nodes were listed live
+	Unknown []string // those of them that the cache lacks
 }
 
 // claim is a claim with something to do.
@@ -61,7 +68,9 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 			}
 			continue
 		case !c.Checked:
-			kept = append(kept, c.Claim.Name+" until the pods have been listed")
+			if kept = append(kept, c.Claim.Name+" until the pods have been listed"); s.Pause == 0 {
+				p.Proof = s.proof()
+			}
 			continue
 		default:
 			why = "the claim is being deleted and no pod uses it: take its finalizer off"
@@ -84,6 +93,42 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 	p.Why = explain(len(each.Sequences), left, kept)
 	return p
 }
+
+// proof names what has to be read live to know who uses the claims: which pods are on nodes, and then those of them
+// that the cache lacks.
+func (s snapshot) proof() []plan.Ref {
+	if !s.Listed {
+		return []plan.Ref{podsOnNodes(s.Namespace)}
+	}
+	return wholePods(s.Namespace, s.Unknown)
+}
+
+// podsOnNodes names the metadata of all pods of a namespace that are assigned to nodes.
+func podsOnNodes(namespace string) plan.Ref {
+	ref := podsWith(namespace, onNode())
+	ref.Metadata = true
+	return ref
+}
+
+// wholePods names pods that are assigned to nodes: few of them one by one, or all pods of the namespace.
+func wholePods(namespace string, names []string) (refs []plan.Ref) {
+	if len(names) > mostUnknown {
+		return []plan.Ref{podsWith(namespace, onNode())}
+	}
+	for _, name := range names {
+		one := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+		refs = append(refs, podsWith(namespace, fields.AndSelectors(onNode(), one)))
+	}
+	return refs
+}
+
+func podsWith(namespace string, selector fields.Selector) plan.Ref {
+	kind := corev1.SchemeGroupVersion.WithKind("Pod")
+	return plan.Ref{Kind: kind, Namespace: namespace, All: true, Fields: selector.String()}
+}
+
+// onNode selects the pods that are assigned to a node.
+func onNode() fields.Selector { return fields.OneTermNotEqualSelector("spec.nodeName", "") }
 
 // explain says what is done in a namespace, and what is not.
 func explain(changes, left int, kept []string) string {

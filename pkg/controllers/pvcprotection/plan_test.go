@@ -123,6 +123,39 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// SM-37: a row is a sentence about a claim that is being deleted, and that no pod in the cache uses.
+func TestAsksForLiveReads(t *testing.T) {
+	pods := func(names ...string) (all []string) {
+		for _, name := range names {
+			all = append(all, "Pods in shop with spec.nodeName!=,metadata.name="+name)
+		}
+		return all
+	}
+	many := strings.Split(strings.Repeat("x", mostUnknown+1), "")
+	for _, c := range []struct {
+		name string
+		snapshot
+		want []string
+	}{
+		{"first for all pods on nodes", snapshot{}, []string{"Pods in shop with spec.nodeName!="}},
+		{"then for those that the cache lacks", snapshot{Listed: true, Unknown: []string{"a", "b"}}, pods("a", "b")},
+		{"or for all of them, if it lacks many", snapshot{Listed: true, Unknown: many}, []string{"Pods in shop with spec.nodeName!="}},
+		{"but not while the pods were listed a moment ago", snapshot{Pause: time.Second}, nil},
+	} {
+		c.Namespace, c.Claims = "shop", []*claim{{Claim: newClaim("data", leaving, with(finalizer))}}
+		var got []string
+		p := planClaims(epoch, c.snapshot)
+		for _, ref := range p.Proof {
+			if got = append(got, ref.String()); ref.Metadata == c.Listed || !ref.All {
+				t.Errorf("%s: %+v", c.name, ref)
+			}
+		}
+		if !slices.Equal(got, c.want) || len(p.Steps) > 0 {
+			t.Errorf("%s: asks for %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // written returns the claims as a plan writes them, and checks that it changes nothing but finalizers.
 func written(t interface{ Errorf(string, ...any) }, p plan.Plan) (all []*corev1.PersistentVolumeClaim) {
 	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { _, event := s.(plan.RecordEvent); return event })

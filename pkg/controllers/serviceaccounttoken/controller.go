@@ -66,6 +66,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Source:  k.follow,
 		Observe: k.observe,
+		Prove:   prove,
 		Plan:    reconcile.PlanOnly(planSecret),
 		Sign:    k.sign,
 	}), nil

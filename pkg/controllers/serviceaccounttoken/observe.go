@@ -2,7 +2,6 @@ package serviceaccounttoken
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +24,7 @@ type caches struct {
 type observation = reconcile.Observation[snapshot, struct{}]
 
 // observe finds the Secret and its ServiceAccount, and which data the Secret lacks.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (observation, error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (observation, error) {
 	secret := k.secrets.Get(r.Key.Namespace, r.Key.Name)
 	if secret == nil {
 		return k.observeGone(r), nil
@@ -34,9 +33,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (ob
 	if accountName(secret) == "" || secret.DeletionTimestamp != nil {
 		return o, nil
 	}
-	var err error
-	o.Snapshot.Account, err = k.account(ctx, r.Reader, secret)
-	return o, err
+	o.Snapshot.Account = k.accounts.Get(secret.Namespace, accountName(secret))
+	return o, nil
 }
 
 // metadataOf returns the metadata of a Secret, which belong to the cache as before.
@@ -46,23 +44,12 @@ func metadataOf(s *corev1.Secret) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// account finds the ServiceAccount that the Secret names; nil if there is none. If the cache has none, or another one of the name, it is
-// read live (TOK-12): the caches of Secrets and of ServiceAccounts may differ in age.
-func (k *caches) account(ctx context.Context, reader client.Reader, secret *corev1.Secret) (*corev1.ServiceAccount, error) {
-	key := plan.Key{Namespace: secret.Namespace, Name: accountName(secret)}
-	if a := k.accounts.Get(key.Namespace, key.Name); names(secret, a) {
-		return a, nil
+// prove puts the ServiceAccount as it was read live in the place of what the cache has shown.
+func prove(o observation, proof reconcile.Proof) observation {
+	if live, ok, _ := reconcile.Found[*corev1.ServiceAccount](proof, accountOf(o.Snapshot.Secret)); ok {
+		o.Snapshot.Account = live
 	}
-	mapping := client.MappingFor[*corev1.ServiceAccount]()
-	live := &corev1.ServiceAccount{}
-	err := reader.Get(ctx, mapping, key, live)
-	switch {
-	case client.IsAbsent(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("is there a ServiceAccount %s: %w", key, err)
-	}
-	return live, nil
+	return o
 }
 
 // observeGone finds the ServiceAccount that may still refer to a Secret that was deleted (TOK-11).

@@ -35,9 +35,12 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 		if s.Account != nil {
 			why = fmt.Sprintf("the ServiceAccount %s is another one than the Secret was made for", s.Account.Name)
 		}
-		return plan.Plan{Why: "delete the Secret: " + why, Steps: []plan.Step{
-			plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why},
-		}}
+		return plan.Plan{
+			Why: "delete the Secret: " + why,
+			// TOK-12: the caches of Secrets and of ServiceAccounts may differ in age.
+			Proof: []plan.Ref{accountOf(s.Secret)},
+			Steps: []plan.Step{plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why}},
+		}
 	}
 	missing := s.Lacks
 	if len(missing) == 0 {
@@ -88,6 +91,12 @@ func planReference(s snapshot) plan.Plan {
 func isToken(s *corev1.Secret) bool { return s.Type == corev1.SecretTypeServiceAccountToken }
 
 func accountName(s metav1.Object) string { return s.GetAnnotations()[corev1.ServiceAccountNameKey] }
+
+// accountOf names the ServiceAccount of a Secret.
+func accountOf(s metav1.Object) plan.Ref {
+	kind := corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+	return plan.Ref{Kind: kind, Namespace: s.GetNamespace(), Name: accountName(s)}
+}
 
 func accountUID(s metav1.Object) types.UID {
 	return types.UID(s.GetAnnotations()[corev1.ServiceAccountUIDKey])

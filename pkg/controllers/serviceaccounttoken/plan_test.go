@@ -151,8 +151,11 @@ func (c scene) done(p plan.Plan) string {
 		return ""
 	}
 	if d, ok := p.Steps[0].(plan.Delete); ok {
-		if !d.CheckVersion {
+		switch {
+		case !d.CheckVersion:
 			return "delete whatever has the name"
+		case !slices.Equal(p.Proof, []plan.Ref{{Kind: client.KindFor[*corev1.ServiceAccount](), Namespace: "shop", Name: "builder"}}):
+			return fmt.Sprintf("delete without a live read of the ServiceAccount: %v", p.Proof)
 		}
 		return "delete"
 	}

@@ -54,6 +54,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches:   []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
 		Term:      k.term,
 		Observe:   k.observe,
+		Prove:     prove,
 		Plan:      o.plan,
 		Remember:  reconcile.RememberOutcome(remember),
 		Applied:   own.applied,

@@ -28,9 +28,11 @@ type bench struct {
 	*clienttest.Server
 	brake *brake.Brake
 	down  atomic.Bool // no read is answered
+	reads atomic.Int32
 }
 
 func (b *bench) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
+	b.reads.Add(1)
 	if b.down.Load() {
 		return errors.New("down")
 	}
@@ -177,6 +179,23 @@ func TestNodesAreReadLive(t *testing.T) {
 		b.ResumeWatches(client.MappingFor[*corev1.Node]().GroupVersionKind)
 		time.Sleep(time.Hour)
 		b.left("web-0")
+	})
+}
+
+// One read of the node does for all pods that are due together, and it is not read before.
+func TestReadBudget(t *testing.T) {
+	run(t, 40, func(b *bench) {
+		b.taint(now("k"))
+		b.reads.Store(0)
+		time.Sleep(299 * time.Second)
+		if n := b.reads.Load(); n != 0 {
+			b.Errorf("%d reads before a pod is due", n)
+		}
+		time.Sleep(2 * time.Second)
+		b.left()
+		if n := b.reads.Load(); n != 1 {
+			b.Errorf("%d reads for 40 pods", n)
+		}
 	})
 }
 

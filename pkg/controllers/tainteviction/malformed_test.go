@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Whatever the pod and the node are, planning does not panic. A pod goes only for a taint of the node with NoExecute, and only after the node was
-// read; one that is to be looked at again is so after now.
+// Whatever the pod and the node are, planning does not panic. A pod goes only for a taint of the node with NoExecute, and only if the plan
+// asks for its node; one that is to be looked at again is so after now.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
@@ -36,7 +36,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if p.Requeue < 0 || p.Why == "" {
 			t.Errorf("again in %v: %q", p.Requeue, p.Why)
 		}
-		if deletes(p) != d.Evict || d.Evict && (!noExecute || !s.Read && !s.Freed || s.Pod.DeletionTimestamp != nil) {
+		proved := len(p.Proof) > 0 || s.Unread != "" && s.Freed
+		if deletes(p) != d.Evict || d.Evict && (!noExecute || !proved || s.Pod.DeletionTimestamp != nil) {
 			t.Errorf("%+v: %q", d, p.Why)
 		}
 		remember(epoch, s, d, plan.Outcome{})

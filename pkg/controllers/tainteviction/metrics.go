@@ -41,9 +41,6 @@ func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _
 		return
 	}
 	what, now := "pods of the node "+s.Pod.Spec.NodeName, time.Now()
-	if s.Unread != "" {
-		c.term.blind(now)
-	}
 	switch {
 	case s.Unread != "" && !d.Evict && !d.Due.IsZero():
 		c.term.hold(now, what, "their node cannot be read: "+s.Unread)

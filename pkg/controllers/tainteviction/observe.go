@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,7 +20,6 @@ import (
 type caches struct {
 	pods       informers.NodePodCache
 	nodes      informers.NodeCache
-	live       nodeReader
 	brake      *brake.Brake
 	term       terms
 	comparison bool // see snapshot
@@ -30,7 +27,9 @@ type caches struct {
 	grace      time.Duration
 }
 
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+type observation = reconcile.Observation[snapshot, memory]
+
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
 		return o, nil
@@ -40,24 +39,23 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if !known {
 		t.Began = r.Now
 	}
-	s := snapshot{
+	o.Snapshot = snapshot{
 		Pod: pod, Node: k.nodes.Get(pod.Spec.NodeName), Comparison: k.comparison, Respect: k.respect,
 		Memory: ptr.Deref(r.Memory, memory{}), Freed: k.brake.Released(), Term: t.Began, Grace: k.grace,
 	}
-	if m := s.Memory; s.Node != nil && m.UID == pod.UID && !m.Due.IsZero() && !r.Now.Before(m.Due) {
-		switch node, err := k.live.get(ctx, r, s.Node.Name); {
-		case client.IsAbsent(err):
-			s.Node = nil
-		case err != nil:
-			s.Unread = err.Error()
-		default:
-			s.Node, s.Read = node, true
-		}
-		t, _ = k.term.Get() // others may have read meanwhile
-		s.Blind = t.Blind
-	}
-	o.Snapshot = s
 	return o, nil
+}
+
+// prove puts the node as it was read live in the place of what the cache has shown.
+func prove(o observation, proof reconcile.Proof) observation {
+	s := &o.Snapshot
+	switch live, ok, err := reconcile.Found[*corev1.Node](proof, nodeOf(s.Pod)); {
+	case err != nil:
+		s.Unread = err.Error()
+	case ok:
+		s.Node, s.Read, s.Blind = live, true, proof.Failed
+	}
+	return o
 }
 
 // enqueuedByPod: of pods on other nodes, nothing is due, and nothing is remembered.
@@ -93,55 +91,4 @@ func noExecute(n *corev1.Node) (taints []corev1.Taint) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
-}
-
-// sharedFor is how long what was read of a node serves all of its pods.
-const sharedFor = time.Second
-
-// nodeReader reads nodes live, once for all pods that are due together. The zero value has read none.
-type nodeReader struct {
-	mu   sync.Mutex
-	read map[string]*reading
-}
-
-type reading struct {
-	began time.Time
-	done  chan struct{} // closed when the rest is there
-	node  *corev1.Node
-	err   error
-}
-
-func (n *nodeReader) get(ctx context.Context, r reconcile.Request[memory], name string) (*corev1.Node, error) {
-	one, first := n.reading(r.Now, name)
-	if first {
-		one.node = &corev1.Node{}
-		one.err = r.Reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: name}, one.node)
-		close(one.done)
-	}
-	select {
-	case <-one.done:
-		return one.node, one.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// reading returns the present reading of a node; first says that the caller has to do it.
-func (n *nodeReader) reading(now time.Time, name string) (one *reading, first bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if one = n.read[name]; one != nil && now.Sub(one.began) < sharedFor {
-		return one, false
-	}
-	for other, r := range n.read {
-		if now.Sub(r.began) >= sharedFor {
-			delete(n.read, other)
-		}
-	}
-	if n.read == nil {
-		n.read = map[string]*reading{}
-	}
-	one = &reading{began: now, done: make(chan struct{})}
-	n.read[name] = one
-	return one, true
 }

@@ -26,18 +26,17 @@ type snapshot struct {
 	Term       time.Time     // when this process began to lead; zero: not known
 	Grace      time.Duration // how long kubelets may take to say how their nodes are, once they can
 
-	// For a pod that is due by what the caches have shown:
-	Read   bool      // the node was read live, and Node is what was read
+	// For a pod that is due by what the caches show:
+	Read   bool      // the node was read live, and Node is what was read; nil if it is gone
 	Unread string    // why it could not be read; the pod stays
 	Blind  time.Time // when a node last could not be read
-	Freed  bool      // an operator has released the brake: it need not be read
+	Freed  bool      // an operator has released the brake: it goes also if its node cannot be read
 }
 
 // memory is what is remembered of a pod. Whatever was remembered is not changed any more.
 type memory struct {
 	UID   types.UID
 	Began map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
-	Due   time.Time            // by what the caches have shown; zero: never
 	Told  string               // what the last event was about
 	Asked int                  // how often Options.Evict was asked
 }
@@ -63,7 +62,7 @@ type decision struct {
 // never is the time for which a taint is tolerated that is tolerated without end.
 const never = time.Duration(math.MaxInt64)
 
-// planEviction decides when the pod is due, and deletes it then.
+// planEviction decides when the pod is due, and deletes it then. Its node is read live before.
 func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	if why := exempt(s); why != "" {
 		p.Why = why
@@ -81,18 +80,23 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case s.Unread != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
-	case !s.Read && !s.Freed:
-		p.Requeue, d.Told = time.Millisecond, s.remembered().Told
-		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, and its node is to be read", d.Taint)
 	case stays != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, stays)
 	default:
 		d.Evict, d.Told = true, evicting
+		if s.Unread == "" {
+			p.Proof = []plan.Ref{nodeOf(s.Pod)}
+		}
 		p.Steps = append(tell(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
 		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
 	}
 	return d, p
+}
+
+// nodeOf names the node of a pod. One read of it is enough for all pods that are due together.
+func nodeOf(p *corev1.Pod) plan.Ref {
+	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Name: p.Spec.NodeName, Shared: true}
 }
 
 // nodeMayBeBack says why a pod stays that is due for nothing but that its node was down: the node is ready again, or its kubelet has had no time to
@@ -239,10 +243,11 @@ func tell(s snapshot, text, told string) []plan.Step {
 	}}}
 }
 
-// plan lets Options.Evict say what becomes of a pod that is due. If it is still there later, it is asked again.
+// plan lets Options.Evict say what becomes of a pod that is due, once its node was read. If it is still there later, it
+// is asked again.
 func (o *Options) plan(now time.Time, s snapshot) (decision, plan.Plan) {
 	d, p := planEviction(now, s)
-	if !d.Evict || o.Evict == nil {
+	if !d.Evict || o.Evict == nil || !s.Read && s.Unread == "" {
 		return d, p
 	}
 	d.Asked = s.remembered().Asked + 1
@@ -290,5 +295,5 @@ func remember(_ time.Time, s snapshot, d decision, _ plan.Outcome) *memory {
 	if s.Pod == nil || len(d.Began) == 0 {
 		return nil
 	}
-	return &memory{UID: s.Pod.UID, Began: d.Began, Due: d.Due, Told: d.Told, Asked: d.Asked}
+	return &memory{UID: s.Pod.UID, Began: d.Began, Told: d.Told, Asked: d.Asked}
 }

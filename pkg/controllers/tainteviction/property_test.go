@@ -168,7 +168,6 @@ func TestEvictsAtTheEarliestDeadline(t *testing.T) {
 		want, now := deadline(s), epoch
 		for range 10 {
 			s.Node.Spec.Taints = rapid.Permutation(s.Node.Spec.Taints).Draw(t, "order")
-			s.Read = s.Memory.UID == s.Pod.UID && !s.Memory.Due.IsZero() && !now.Before(s.Memory.Due)
 			d, p := planEviction(now, s)
 			if d.Evict != deletes(p) {
 				t.Fatalf("%+v: %q", d, p.Why)

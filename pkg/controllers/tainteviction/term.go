@@ -12,7 +12,6 @@ import (
 // term is what the controller knows beside its pods.
 type term struct {
 	Began time.Time                     // when this process began to lead
-	Blind time.Time                     // when a node last could not be read
 	Held  cowmap.Map[string, time.Time] // what the brake holds, and until when it does if nothing more is held
 }
 
@@ -50,14 +49,6 @@ func (t terms) expire(now time.Time, is term) (term, time.Duration) {
 		is = t.without(is, what, brake.NothingLeft)
 	}
 	return is, next
-}
-
-// blind notes that a node could not be read.
-func (t terms) blind(now time.Time) {
-	t.Update(func(is term) term {
-		is.Blind = now
-		return is
-	})
 }
 
 // hold notes that pods are held.
