@@ -70,9 +70,9 @@ type which struct {
 	gated    bool
 }
 
-// NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
-// are decoded, and lists and watches that fail are retried within seconds. Of other clients, such as fakes, whole objects are kept
-// but for managedFields, and a line of the log says so.
+// NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are
+// projected while they are decoded, and lists and watches that fail are retried within seconds. Of other clients, such
+// as fakes, whole objects are kept but for managedFields, and a line of the log says so.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
 	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}, safe: map[cache.SharedIndexInformer]panics.Informer{}}
 	a.labels.Most, a.labels.From = mostPodIndexes, podsWorthAnIndex
@@ -161,9 +161,11 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	return nil
 }
 
-// note remembers a cache, for [AllStarted], and returns it with its informer as all use it: a panic of what they give it ends at one
-// object, and it is not synced while its API is missing.
-func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersionResource, made cache.SharedIndexInformer) cached {
+// note remembers a cache, for [AllStarted], and returns it with its informer as all use it: a panic of what they give
+// it ends at one object, and it is not synced while its API is missing.
+func (f *Factory) note(
+	kind schema.GroupVersionKind, resource schema.GroupVersionResource, made cache.SharedIndexInformer,
+) cached {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()
@@ -174,8 +176,9 @@ func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersio
 		safe = panics.NewInformer(made)
 		f.all.safe[made] = safe
 	}
-	c := cached{kind: kind, informer: safe, safe: safe, gate: gate, optional: gate != nil && slices.Contains(f.uses, resource)}
+	c := cached{kind: kind, informer: safe, safe: safe, gate: gate}
 	if gate != nil {
+		c.optional = slices.Contains(f.uses, resource)
 		c.informer = served.Informer{SharedIndexInformer: safe, Gate: gate}
 	}
 	f.all.caches[of] = Started{
@@ -267,7 +270,7 @@ func (f *Factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextF
 func (f *Factory) StartWithContext(ctx context.Context) {
 	if f.all.client == nil {
 		f.all.fallback.Do(func() {
-			klog.FromContext(ctx).Info("Caches keep whole objects: the client is not that of a manager, which decodes them in part")
+			klog.FromContext(ctx).Info("Caches keep whole objects: only the client of a manager decodes them in part")
 		})
 	}
 	for _, one := range f.all.start() {

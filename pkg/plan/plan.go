@@ -99,8 +99,8 @@ type Change struct {
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
 	Apply *Apply
-	// Sign names what the executor has the controller put in right before the change is sent, such as a signature: to sign is an effect,
-	// and no plan holds a credential. A change with Sign is sent whether or not Old and New differ.
+	// Sign names what the executor has the controller put in right before the change is sent, such as a signature: to
+	// sign is an effect, and no plan holds a credential. A change with Sign is sent whether or not Old and New differ.
 	Sign    []string
 	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Unowned bool // Old need not be controlled by the plan's owner

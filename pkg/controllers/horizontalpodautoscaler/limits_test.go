@@ -137,7 +137,7 @@ func TestMemory(t *testing.T) {
 	if h := m.History; len(h.Recommendations) != 2 || h.Recommendations[0] != want[0] || h.Recommendations[1] != want[1] || len(h.Ups) != 0 {
 		t.Errorf("%+v", m)
 	}
-	if !m.Due.Equal(now.Add(15*time.Second)) {
+	if !m.Due.Equal(now.Add(15 * time.Second)) {
 		t.Errorf("%+v", m)
 	}
 	rules := rulesWith(60, autoscalingv2.MaxChangePolicySelect, policy(autoscalingv2.PodsScalingPolicy, 3, 120))

@@ -83,7 +83,8 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case len(taints) > 0:
 		w.steps = append(w.steps, taints[0]...)
 	}
-	return d, plan.Plan{Steps: w.steps, Requeue: w.next, Why: cmp.Or(strings.Join(w.why, "; "), "it is as it should be")}
+	why := cmp.Or(strings.Join(w.why, "; "), "it is as it should be")
+	return d, plan.Plan{Steps: w.steps, Requeue: w.next, Why: why}
 }
 
 // planner is what planNode knows while it decides.
@@ -162,7 +163,8 @@ func (w *planner) planTaints() (sequences [][]plan.Step) {
 	if after == nil {
 		return nil
 	}
-	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints) // it guards the taints of others (NL-23), as the list is written as a whole
+	// The version guards the taints of others (NL-23), as the list is written as a whole.
+	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints)
 	return [][]plan.Step{{plan.Change{Old: w.node, New: after, Unowned: true, Version: version, Why: says}}}
 }
 
