@@ -1,6 +1,6 @@
-// Command api lists the exported names of the packages below pkg/, which other programs use, in hack/api/api.txt. With --check it fails if the
-// list is out of date, so that no change of them goes unseen. It always fails if a declaration has a type of internal/, which no other program
-// can name.
+// Command api lists the exported names of the packages below pkg/, which other programs use, in hack/api/api.txt. With
+// --check it fails if the list is out of date, so that no change of them goes unseen. It always fails if a declaration
+// has a type of internal/, which no other program can name.
 package main
 
 import (
@@ -115,7 +115,8 @@ func nameable(set *token.FileSet, file *ast.File, d ast.Decl) (err error) {
 		}
 		if s, ok := n.(*ast.SelectorExpr); ok {
 			if of, ok := s.X.(*ast.Ident); ok && internal[of.Name] {
-				err = errors.Join(err, fmt.Errorf("%s: %s.%s is of internal/, and the public API must not have it", set.Position(s.Pos()), of.Name, s.Sel.Name))
+				err = errors.Join(err, fmt.Errorf("%s: %s.%s is of internal/, and the public API must not have it",
+					set.Position(s.Pos()), of.Name, s.Sel.Name))
 			}
 		}
 		return true

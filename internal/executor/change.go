@@ -21,8 +21,8 @@ type outgoing struct {
 	release []func() // gives back what it has taken on its way
 }
 
-// guards are what each change passes, in this order, before it is sent. Whoever has the lock of an object waits for nothing but the server,
-// so the slot comes before it.
+// guards are what each change passes, in this order, before it is sent. Whoever has the lock of an object waits for
+// nothing but the server, so the slot comes before it.
 var guards = []func(*Writing, *outgoing) error{
 	(*Writing).claim,
 	(*Writing).follow,
@@ -59,9 +59,11 @@ func (w *Writing) sendChange(c *outgoing) error {
 	if err != nil {
 		return err
 	}
-	made, err := client.Change(w.ctx, &unlessUndone{Client: w.Client, Writing: w, m: c.m, s: c.Change}, c.m, signed.Old, signed.New, c.options)
+	sender := &unlessUndone{Client: w.Client, Writing: w, m: c.m, s: c.Change}
+	made, err := client.Change(w.ctx, sender, c.m, signed.Old, signed.New, c.options)
 	if made == nil && err == nil {
-		return nil // a difference that the method does not express, as between nil and empty, or a change that waits because it was undone
+		// It is a difference that the method does not express, as between nil and empty, or waits because it was undone.
+		return nil
 	}
 	w.ended(c.m, verbOf(c.options.Method), err)
 	if err == nil {
@@ -82,7 +84,8 @@ func (c *outgoing) releaseAll() {
 	}
 }
 
-// claim refuses a second change of an object, or of its status, in one reconcile, and a change of an object that is not the owner's.
+// claim refuses a second change of an object, or of its status, in one reconcile, and a change of an object that is not
+// the owner's.
 func (w *Writing) claim(c *outgoing) error {
 	status := c.Subresource == plan.Status
 	return w.mayWrite(c.m, c.Old, touch{object: !status, status: status}, c.Adopt || c.Unowned)
@@ -107,7 +110,8 @@ func (w *Writing) awaitObject(c *outgoing) error {
 	return err
 }
 
-// refuseOutdated refuses a change that was planned from an older version than this process knows of, and has the key wait for that.
+// refuseOutdated refuses a change that was planned from an older version than this process knows of, and has the key
+// wait for that.
 func (w *Writing) refuseOutdated(c *outgoing) error {
 	version := w.Tracker.Outdated(c.m.GroupVersionKind, c.Old)
 	if version == "" {
@@ -129,7 +133,9 @@ func (w *Writing) refuseAdoption(c *outgoing) error {
 }
 
 // wrote notes what a change has made of its object, for another one that follows in this reconcile.
-func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObjectMetadata, options client.WriteOptions) {
+func (w *Writing) wrote(
+	m client.Mapping, s plan.Change, made *metav1.PartialObjectMetadata, options client.WriteOptions,
+) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := identity(m, s.Old)
@@ -138,8 +144,8 @@ func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObj
 	w.touched[id] = t
 }
 
-// follow refuses a change that does not begin with what an earlier one of the same object has made in this reconcile, such as that of the
-// status one of the object. It gives it the version that the server has returned.
+// follow refuses a change that does not begin with what an earlier one of the same object has made in this reconcile,
+// such as that of the status one of the object. It gives it the version that the server has returned.
 func (w *Writing) follow(c *outgoing) error {
 	w.mu.Lock()
 	before := w.touched[identity(c.m, c.Old)]
@@ -148,10 +154,12 @@ func (w *Writing) follow(c *outgoing) error {
 		return nil
 	}
 	if !sameMetadata(before.made, c.Old) {
-		return fmt.Errorf("refused: second change of %s %s, which does not begin with what the first has made", c.m.Kind, c.Old.GetName())
+		return fmt.Errorf("refused: second change of %s %s, which does not begin with what the first has made",
+			c.m.Kind, c.Old.GetName())
 	}
 	if c.options.Method == client.MethodUpdate && !before.only {
-		return fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have written", c.m.Kind, c.Old.GetName())
+		return fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have "+
+			"written", c.m.Kind, c.Old.GetName())
 	}
 	keep := c.options.Method == client.MethodUpdate && sameMetadata(c.Old, c.New)
 	c.Old, c.New = withVersion(c.Old, before.version), withVersion(c.New, before.version)
@@ -172,8 +180,10 @@ func takeMetadata(o plan.Object, from metav1.Object) {
 
 // sameMetadata compares what users and controllers write of the metadata of an object.
 func sameMetadata(a, b plan.Object) bool {
-	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) && equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
-		equality.Semantic.DeepEqual(a.GetFinalizers(), b.GetFinalizers()) && equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
+	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) &&
+		equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(a.GetFinalizers(), b.GetFinalizers()) &&
+		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
 }
 
 func withVersion(o plan.Object, version string) plan.Object {
@@ -256,8 +266,9 @@ func verbOf(method client.Method) string {
 	return "patch"
 }
 
-// releases reports whether the change takes the owner's reference off an object that the owner's selector no longer matches. It is
-// not said of the garbage collector, which takes off references before it lets the owner go, and so must know that they are gone.
+// releases reports whether the change takes the owner's reference off an object that the owner's selector no longer
+// matches. It is not said of the garbage collector, which takes off references before it lets the owner go, and so must
+// know that they are gone.
 func (w *Writing) releases(s plan.Change) bool {
 	return !s.Unowned && w.owner != nil && controls(w.owner, s.Old) && !controls(w.owner, s.New)
 }

@@ -79,7 +79,8 @@ func (e *Executor) LastWrite() time.Time {
 type Writing struct {
 	*Executor
 	Debounced bool // what is written is a debounced report, which [Executor.LastWrite] leaves out
-	// Sign puts in what a change with Sign names, and returns the change as it is sent; nil if no plan has such changes.
+	// Sign puts in what a change with Sign names, and returns the change as it is sent; nil if no plan has such
+	// changes.
 	Sign func(plan.Change) (plan.Change, error)
 
 	ctx     context.Context

@@ -83,7 +83,8 @@ func (c *unlessUndone) sumOfUpdate() (uint64, error) {
 	return c.sum(difference), err
 }
 
-// sum tells apart what is asked for: a difference, from whichever version, or what is to be signed, which is never the same twice.
+// sum tells apart what is asked for: a difference, from whichever version, or what is to be signed, which is never the
+// same twice.
 func (c *unlessUndone) sum(difference []byte) uint64 {
 	if len(c.s.Sign) > 0 {
 		return maphash.String(seed, strings.Join(c.s.Sign, " "))

@@ -90,7 +90,8 @@ func (f *File[T]) look() {
 	}
 }
 
-// Log logs whenever the file has come to say something else than before, until ctx ends. That it cannot be read again is logged once.
+// Log logs whenever the file has come to say something else than before, until ctx ends. That it cannot be read again
+// is logged once.
 func (f *File[T]) Log(ctx context.Context) { f.Follow(ctx, func() {}) }
 
 // Follow does the same, and calls changed whenever the file has come to say something else than before.

@@ -81,8 +81,8 @@ func (t *Tracker) Deleted(kind schema.GroupVersionKind, o plan.Object) {
 	t.sweepIfLarge()
 }
 
-// DeletedAmong returns the positions, below n, of those objects that this process has deleted although they, as a cache shows them, are
-// not being deleted.
+// DeletedAmong returns the positions, below n, of those objects that this process has deleted although they, as a cache
+// shows them, are not being deleted.
 func (t *Tracker) DeletedAmong(n int, object func(position int) plan.Object) (positions []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +208,8 @@ func (c Caches) Tracked(by interface {
 	return func() { each(by.Remove) }
 }
 
-// Add makes the store known as a cache of the kind that a controller reads, until it is removed as often as it was added.
+// Add makes the store known as a cache of the kind that a controller reads, until it is removed as often as it was
+// added.
 func (t *Tracker) Add(kind schema.GroupVersionKind, store cache.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +218,8 @@ func (t *Tracker) Add(kind schema.GroupVersionKind, store cache.Store) {
 	}
 }
 
-// Remove forgets a cache of a controller that does not run any more, so that nobody waits for what it does not come to show.
+// Remove forgets a cache of a controller that does not run any more, so that nobody waits for what it does not come to
+// show.
 func (t *Tracker) Remove(kind schema.GroupVersionKind, store cache.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

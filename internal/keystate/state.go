@@ -224,8 +224,8 @@ func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 	return o
 }
 
-// Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given. The subject, which may be
-// empty, is the uid of the object that the memory is about.
+// Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given. The
+// subject, which may be empty, is the uid of the object that the memory is about.
 func (k *States[M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,7 +18,8 @@ func (l *List[T]) Len() int { return l.n }
 // First returns the first element; nil of an empty list.
 func (l *List[T]) First() *Element[T] { return l.first }
 
-// FirstOf returns the first of which a function says that it may have its turn, or the first of all if it says so of none; nil of an empty list.
+// FirstOf returns the first of which a function says that it may have its turn, or the first of all if it says so of
+// none; nil of an empty list.
 func (l *List[T]) FirstOf(may func(T) bool) *Element[T] {
 	for e := l.first; e != nil; e = e.next {
 		if may(e.Of) {

@@ -19,8 +19,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
-// NewInformer makes the informer of pods, which projects them while it decodes them. What the client keeps of a pod has to be known when the
-// informer is started. The second result are the pods as they are stored: a lookup that uses little of most need not expand all ([Expanded]).
+// NewInformer makes the informer of pods, which projects them while it decodes them. What the client keeps of a pod has
+// to be known when the informer is started. The second result are the pods as they are stored: a lookup that uses
+// little of most need not expand all ([Expanded]).
 func NewInformer(
 	client *listwatch.Client, name cache.InformerNameAndResource, resync time.Duration,
 ) (cache.SharedIndexInformer, cache.Indexer) {

@@ -136,12 +136,14 @@ func informerOf[T apiObject](f *Factory, paths []string) (cached, error) {
 }
 
 // informer returns the cache of a kind, and makes its informer if there is none.
-func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVersionResource, example runtime.Object) cached {
+func (f *Factory) informer(
+	kind schema.GroupVersionKind, resource schema.GroupVersionResource, example runtime.Object,
+) cached {
 	client := f.all.client
 	if client == nil {
 		if generic, err := f.ForResource(resource); err == nil {
-			_ = generic.Informer()                                     // makes the informer, and returns another wrapper of it each time
-			return f.note(kind, resource, f.InformerFor(example, nil)) // the one that was made
+			_ = generic.Informer() // makes the informer, and returns another wrapper of it each time
+			return f.note(kind, resource, f.InformerFor(example, nil))
 		}
 	}
 	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {

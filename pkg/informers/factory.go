@@ -70,9 +70,9 @@ type which struct {
 	gated    bool
 }
 
-// NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
-// are decoded, and lists and watches that fail are retried within seconds. Of other clients, such as fakes, whole objects are kept
-// but for managedFields, and a line of the log says so.
+// NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are
+// projected while they are decoded, and lists and watches that fail are retried within seconds. Of other clients, such
+// as fakes, whole objects are kept but for managedFields, and a line of the log says so.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
 	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]CacheStatus{},
 		safe: map[cache.SharedIndexInformer]panics.Informer{}}
@@ -175,7 +175,7 @@ func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersio
 		safe = panics.NewInformer(made)
 		f.all.safe[made] = safe
 	}
-	c := cached{kind: kind, informer: safe, safe: safe, gate: gate, optional: gate != nil && slices.Contains(f.uses, resource)}
+	c := cached{kind: kind, informer: safe, safe: safe, gate: gate}
 	if gate != nil {
 		c.informer = apis.Informer{SharedIndexInformer: safe, Gate: gate}
 	}
@@ -268,7 +268,7 @@ func (f *Factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextF
 func (f *Factory) StartWithContext(ctx context.Context) {
 	if f.all.client == nil {
 		f.all.fallback.Do(func() {
-			klog.FromContext(ctx).Info("Caches keep whole objects: the client is not that of a manager, which decodes them in part")
+			klog.FromContext(ctx).Info("Caches keep whole objects: only the client of a manager decodes them in part")
 		})
 	}
 	for _, one := range f.all.start() {

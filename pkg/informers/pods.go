@@ -49,7 +49,7 @@ type NodePodCache struct{ Store[*corev1.Pod] }
 type LabeledPodCache struct {
 	Store[*corev1.Pod]
 	indexes *selectors.LabelIndexes
-	stored  cache.Indexer // of the pods as they are stored, see [podcache.Expanded]: a lookup need not expand all of them
+	stored  cache.Indexer // of the pods as they are stored: a lookup need not expand all of them
 }
 
 // EndingPodCache finds pods by their nodes, those that have finished, and those that are being deleted.

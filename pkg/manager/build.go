@@ -161,7 +161,8 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: reconcile.ClockOf(m.clock.Now),
+		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(),
+		Clock: reconcile.ClockOf(m.clock.Now),
 	}
 	return nil
 }
@@ -199,7 +200,8 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	var off Off
 	switch {
 	case errors.As(err, &off):
-		klog.FromContext(ctx).Info(cmp.Or(off.Log, "Warning: skipping controller"), "controller", entry.Name, "reason", off.Why)
+		line := cmp.Or(off.Log, "Warning: skipping controller")
+		klog.FromContext(ctx).Info(line, "controller", entry.Name, "reason", off.Why)
 		m.noteOff(entry, off.Why)
 		return nil
 	case err == nil && runner == nil && m.on(entry):

@@ -48,7 +48,8 @@ type Controller struct {
 	// needs them to start pods, or because the original has their files.
 	Beside bool
 	Init   InitFunc
-	// Instead builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
+	// Instead builds what takes the controller's place when it is switched off. It may be nil, and return nil for
+	// nothing.
 	Instead InitFunc
 	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without flags, and of no
 	// account for programs that have no command line.

@@ -65,8 +65,9 @@ func Adopted(claims []Step) (adopted []Object) {
 // ErrSelectsAll says that a selector is missing or empty.
 var ErrSelectsAll = errors.New("left alone, selector: it is empty")
 
-// Selector returns the selector with which an owner claims objects. One that is missing or empty is an error: the server refuses it, and
-// whoever got past the server with it shall neither take all objects of the namespace nor lose those of the owner.
+// Selector returns the selector with which an owner claims objects. One that is missing or empty is an error: the
+// server refuses it, and whoever got past the server with it shall neither take all objects of the namespace nor lose
+// those of the owner.
 func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(of)
 	switch {

@@ -25,8 +25,8 @@ type Controller[S, D, M any] struct {
 	Watches   []Watch
 	// Explained are the kinds by whose objects people ask for keys, see /debug/explain.
 	Explained []string
-	// Verified are the kinds of which a new object makes its keys unverified after a takeover, as a previous leader may have acted on it. Nil
-	// stands for those of Explained.
+	// Verified are the kinds of which a new object makes its keys unverified after a takeover, as a previous leader may
+	// have acted on it. Nil stands for those of Explained.
 	Verified []string
 
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
@@ -58,8 +58,8 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
-	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped. Nil stands for a memory
-	// that is about more than one object.
+	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
+	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID
 
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
@@ -207,16 +207,19 @@ type Shared struct {
 	Clock    Clock // what controllers are told the time by
 }
 
-// Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an object as it was
-// before another one wrote it.
+// Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an
+// object as it was before another one wrote it.
 type Tracker interface {
 	// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own.
 	BeginTerm()
-	// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
+	// Own reports whether this process, since it began to lead, has written the version of an object that a watch
+	// shows, or a later one.
 	Own(o plan.Object) bool
-	// DeletedAmong returns the positions, below n, of those objects that this process has deleted although a cache does not show that yet.
+	// DeletedAmong returns the positions, below n, of those objects that this process has deleted although a cache does
+	// not show that yet.
 	DeletedAmong(n int, object func(position int) plan.Object) (positions []int)
-	// Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if there is none.
+	// Outdated returns the version that this process has written since o was observed, or that a cache shows since
+	// then; "" if there is none.
 	Outdated(kind schema.GroupVersionKind, o plan.Object) (version string)
 	// Lock makes writers of one object take turns. It fails if ctx ends before it is the caller's turn.
 	Lock(ctx context.Context, uid types.UID) (unlock func(), err error)

@@ -256,7 +256,8 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	if r.tell != nil && r.runner.keys.FailingFor(r.state) >= tellAfter {
 		r.tell()
 	}
-	r.next = min(r.runner.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
+	// When the plan wanted to be made again does not count: it would be carried out no better then.
+	r.next = min(r.runner.Period, queue.MaxBackoff)
 	if undone := executor.UndoneFor(err); undone > 0 {
 		r.next = undone
 	} else if r.next <= 0 {
@@ -276,7 +277,8 @@ func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.runner.explained.Forget(r.key)
 }
 
-// observeKey observes a key of which so much is remembered. If that is about an earlier object of the name, it is observed without it.
+// observeKey observes a key of which so much is remembered. If that is about an earlier object of the name, it is
+// observed without it.
 func (r *Runner[S, D, M]) observeKey(
 	ctx context.Context, key plan.Key, now time.Time, of keystate.Observed[M, Change],
 ) (Observation[S, M], error) {

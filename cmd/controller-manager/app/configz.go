@@ -45,7 +45,8 @@ func configzOfGeneric(c options.Config) configzGeneric {
 	return configzGeneric{
 		MinResyncPeriod: metav1.Duration{Duration: max(0, c.Manager.MinResyncPeriod)},
 		ClientConnection: configv1alpha1.ClientConnectionConfiguration{
-			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.Manager.ContentType, QPS: c.Manager.QPS, Burst: int32(c.Manager.Burst),
+			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.Manager.ContentType,
+			QPS: c.Manager.QPS, Burst: int32(c.Manager.Burst),
 		},
 		ControllerStartInterval: metav1.Duration{Duration: c.Manager.StartInterval},
 		LeaderElection: configv1alpha1.LeaderElectionConfiguration{

@@ -32,7 +32,8 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	if err != nil {
 		return err
 	}
-	c.Manager.Hooks, c.Manager.RegisterMetrics, c.Manager.Logger = measured.Hooks, measured.Register, klog.FromContext(ctx)
+	c.Manager.Hooks, c.Manager.RegisterMetrics = measured.Hooks, measured.Register
+	c.Manager.Logger = klog.FromContext(ctx)
 	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
 		if server != nil {

@@ -165,7 +165,8 @@ func authorizationConfig(ctx context.Context, c options.Config) (access.Authoriz
 // reviewClient returns the configuration of a client for questions about clients.
 func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config {
 	return identity.NewBuilder(base, identity.Options{
-		Component: c.Manager.Component, ContentType: c.Manager.ContentType, RateLimited: true, QPS: reviewQPS, Burst: reviewBurst,
+		Component: c.Manager.Component, ContentType: c.Manager.ContentType,
+		RateLimited: true, QPS: reviewQPS, Burst: reviewBurst,
 	}).Config(name)
 }
 

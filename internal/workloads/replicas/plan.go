@@ -47,7 +47,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		n := min(missing, burst)
 		p.Steps = append(p.Steps, create(s.Set, n))
 		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
-	case missing < 0 && len(plan.Adopted(s.ownership)) > 0: // no reconcile writes an object twice, and an adopted pod may be one to delete
+	case missing < 0 && len(plan.Adopted(s.ownership)) > 0: // an adopted pod may be one to delete, and be written twice
 		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
 	case missing < 0:
 		n := min(-missing, burst)

@@ -27,7 +27,8 @@ func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
 		if secret == nil {
 			return c, plan.ErrStale
 		}
-		signature, err := jws.ComputeDetachedSignature(after.Data[api.KubeConfigKey], id, bootstrapsecrets.GetData(secret, api.BootstrapTokenSecretKey))
+		key := bootstrapsecrets.GetData(secret, api.BootstrapTokenSecretKey)
+		signature, err := jws.ComputeDetachedSignature(after.Data[api.KubeConfigKey], id, key)
 		if err != nil {
 			return c, fmt.Errorf("sign with the token %s: %w", id, err)
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// rollout is the decision about a Deployment: its snapshot sorted out, and what one reconcile makes of it. It lives for that reconcile.
+// rollout is the decision about a Deployment: its snapshot sorted out, and what one reconcile makes of it. It lives for
+// that reconcile.
 type rollout struct {
 	snapshot
 	d           *appsv1.Deployment

@@ -37,7 +37,8 @@ func planPods(now time.Time, s view) plan.Plan {
 			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
-	if len(plan.Adopted(s.ownership)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
+	// No reconcile writes an object twice, and an adopted pod may be one to delete.
+	if len(plan.Adopted(s.ownership)) > 0 && len(written(p.Steps)) > 0 {
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
 	p.Steps = slices.Concat(s.ownership, untrackCounted(s, p.Steps))

@@ -88,7 +88,9 @@ func (c *collectors) all() []metrics.Registerable {
 }
 
 // count returns a gauge of what a function adds up.
-func count(subsystem, name, help string, labels []string, each func(add func(n float64, labels ...string))) *gauge.Gauge {
+func count(
+	subsystem, name, help string, labels []string, each func(add func(n float64, labels ...string)),
+) *gauge.Gauge {
 	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
 	return gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
 		each(func(n float64, labels ...string) { v.WithLabelValues(labels...).Add(n) })

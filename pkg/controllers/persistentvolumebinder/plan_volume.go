@@ -50,8 +50,8 @@ type volumeDecision struct {
 	Failed  bool // it cannot be deleted, and is Failed now
 }
 
-// planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its helpers are given, in this
-// order, the snapshot, the decision and the plan up to there, and the volume as it is to be.
+// planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its
+// helpers are given, in this order, the snapshot, the decision and the plan up to there, and the volume as it is to be.
 func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
 	v := s.Volume
 	if v == nil {
@@ -73,7 +73,8 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 		p.Why, p.Requeue = fmt.Sprintf("it is reserved for the claim %s/%s, which may be about to come", ref.Namespace, ref.Name), claimFollows
 		return d, p
 	case ref.UID == "":
-		return phase(d, p, after, corev1.VolumeAvailable, "", fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
+		return phase(d, p, after, corev1.VolumeAvailable, "",
+			fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
 	case s.Claim != nil && s.Claim.UID == ref.UID:
 		return planClaimed(s, p, after)
 	}
@@ -116,10 +117,12 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
 		return d, p
 	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		return release(s, p, after, fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+		return release(s, p, after,
+			fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 	}
 	p.Steps = change(nil, v, unbound(after), "", "its claim is bound to "+c.Spec.VolumeName)
-	return phase(d, p, unbound(after), corev1.VolumeAvailable, "", fmt.Sprintf("it is let go, as the claim %s/%s is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+	return phase(d, p, unbound(after), corev1.VolumeAvailable, "",
+		fmt.Sprintf("it is let go, as the claim %s/%s is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 }
 
 // unbound returns the volume without what a controller has written of its claim (PV-39).
@@ -151,7 +154,9 @@ const lookAtHeld = 15 * time.Second
 
 // planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the claim is gone, or that another
 // one has its name (PV-37).
-func planOrphan(now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d volumeDecision, _ plan.Plan) {
+func planOrphan(
+	now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume,
+) (d volumeDecision, _ plan.Plan) {
 	v, ref := s.Volume, s.Volume.Spec.ClaimRef
 	d.Told = s.Memory.Told
 	if v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
@@ -183,7 +188,9 @@ func planOrphan(now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.Pers
 	return d, p
 }
 
-func release(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, why string) (d volumeDecision, _ plan.Plan) {
+func release(
+	s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, why string,
+) (d volumeDecision, _ plan.Plan) {
 	if s.Volume.Status.Phase == corev1.VolumeReleased || s.Volume.Status.Phase == corev1.VolumeFailed {
 		return reclaim(s, p, after)
 	}
@@ -226,7 +233,9 @@ func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d v
 }
 
 // fail says that a volume cannot be reclaimed.
-func fail(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, reason, message string) (d volumeDecision, _ plan.Plan) {
+func fail(
+	s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, reason, message string,
+) (d volumeDecision, _ plan.Plan) {
 	d.Failed = s.Volume.Status.Phase != corev1.VolumeFailed
 	d, p = phase(d, p, after, corev1.VolumeFailed, message, "it is Failed: "+message)
 	if s.Volume.Status.Phase == corev1.VolumeFailed && s.Volume.Status.Message == message {

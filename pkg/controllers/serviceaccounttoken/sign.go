@@ -9,7 +9,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// sign signs the token that a Secret lacks, and puts it in with the other data. The Secret must still be the one that was planned for.
+// sign signs the token that a Secret lacks, and puts it in with the other data. The Secret must still be the one that
+// was planned for.
 func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
 	secret := k.secrets.Get(c.Old.GetNamespace(), c.Old.GetName())
 	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
@@ -19,7 +20,9 @@ func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
 }
 
 // withSigned returns the change of the Secret with all that it lacks (TOK-15).
-func withSigned(c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error)) (plan.Change, error) {
+func withSigned(
+	c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error),
+) (plan.Change, error) {
 	after := secret.DeepCopy()
 	after.Annotations = c.New.GetAnnotations()
 	if after.Data == nil {

@@ -6,7 +6,8 @@ type controller struct {
 	alias        string
 	offByDefault bool // '*' leaves it off (CLI-53)
 
-	// flag is the one whose value decides whether it is on, in place of --controllers (CLI-56); empty for --controllers.
+	// flag is the one whose value decides whether it is on, in place of --controllers (CLI-56); empty for
+	// --controllers.
 	flag string
 
 	// needed is what does not work in a cluster where this controller is nowhere; empty where a cluster can do without.
