@@ -83,6 +83,28 @@ func TestMEND1RefusedSizes(t *testing.T) {
 	})
 }
 
+// The new ReplicaSet is there, and each report comes with a refusal to raise it: the Deployment gets its revision nevertheless, without which each
+// report would take the rollout for one that begins.
+func TestMEND1RefusedSizesFromTheFirstReport(t *testing.T) {
+	s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
+		knows(finished, now.Add(-time.Hour), "1", 3, 3, 3, 3)), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1})
+	fresh := s.ReplicaSets[1].Name
+	refuses := func(w clienttest.Write) error {
+		if w.Key.Name == fresh {
+			return apierrors.NewForbidden(appsv1.Resource("replicasets"), fresh, errors.New("a webhook"))
+		}
+		return nil
+	}
+	whileRefused(t, s, refuses, func(server *clienttest.Server) {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		d := get(t, server, &appsv1.Deployment{}, "web")
+		if reasonOf(d.Status.Conditions) != timedOut || d.Annotations[revisionAnnotation] != "2" {
+			t.Errorf("revision %q, %+v", d.Annotations[revisionAnnotation], d.Status)
+		}
+	})
+}
+
 // To lower an old ReplicaSet fails once, and nothing else happens: it is tried again at once.
 func TestMEND2AFailureIsTriedAgain(t *testing.T) {
 	s := snapshotWith(web(3, moves("1", "0")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})
