@@ -151,7 +151,7 @@ func (w *Writing) follow(c *outgoing) error {
 		return fmt.Errorf("refused: second change of %s %s, which does not begin with what the first has made", c.m.Kind, c.Old.GetName())
 	}
 	if c.options.Method == client.MethodUpdate && !before.only {
-		return fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have written", c.m.Kind, c.Old.GetName())
+		return fmt.Errorf("refused: update of %s %s after a change without CheckVersion, which says nothing of what others have written", c.m.Kind, c.Old.GetName())
 	}
 	keep := c.options.Method == client.MethodUpdate && sameMetadata(c.Old, c.New)
 	c.Old, c.New = withVersion(c.Old, before.version), withVersion(c.New, before.version)

@@ -105,6 +105,26 @@ func TestMEND1RefusedSizesFromTheFirstReport(t *testing.T) {
 	})
 }
 
+// No ReplicaSet can be created for longer than the deadline: that is tried ever more rarely, also after the deadline is over.
+func TestARefusedReplicaSetBacksOff(t *testing.T) {
+	s := snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = pointer(5) }))
+	tries := 0
+	refuses := func(w clienttest.Write) error {
+		if w.Verb == "create" {
+			tries++
+			return apierrors.NewForbidden(appsv1.Resource("replicasets"), w.Key.Name, errors.New("a webhook"))
+		}
+		return nil
+	}
+	whileRefused(t, s, refuses, func(server *clienttest.Server) {
+		time.Sleep(10 * time.Minute) // and as long before
+		synctest.Wait()
+		if reason := reasonOf(get(t, server, &appsv1.Deployment{}, "web").Status.Conditions); reason != notCreated || tries < 25 || tries > 40 {
+			t.Errorf("the reason is %s; it was tried %d times in 20 minutes", reason, tries)
+		}
+	})
+}
+
 // To lower an old ReplicaSet fails once, and nothing else happens: it is tried again at once.
 func TestMEND2AFailureIsTriedAgain(t *testing.T) {
 	s := snapshotWith(web(3, moves("1", "0")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})
