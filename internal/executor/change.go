@@ -138,8 +138,8 @@ func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObj
 	w.touched[id] = t
 }
 
-// follow refuses a change that does not begin with what an earlier one of the same object has made in this reconcile, such as that of the
-// status one of the object. It gives it the version that the server has returned.
+// follow has a second change of an object in one reconcile, such as that of its status, begin where the first one has ended: it gives it the
+// version that the server has returned, and refuses it if it begins elsewhere.
 func (w *Writing) follow(c *outgoing) error {
 	w.mu.Lock()
 	before := w.touched[identity(c.m, c.Old)]
