@@ -83,26 +83,36 @@ func TestMEND1RefusedSizes(t *testing.T) {
 	})
 }
 
-// The new ReplicaSet is there, and each report comes with a refusal to raise it: the Deployment gets its revision nevertheless, without which each
-// report would take the rollout for one that begins.
+// Each report comes with a refusal to change the new ReplicaSet, from the first one on: if it has its revision, the Deployment gets that
+// nevertheless, and if it has not, the rollout has begun all the same. Either way its deadline passes.
 func TestMEND1RefusedSizesFromTheFirstReport(t *testing.T) {
-	s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
-		knows(finished, now.Add(-time.Hour), "1", 3, 3, 3, 3)), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1})
-	fresh := s.ReplicaSets[1].Name
-	refuses := func(w clienttest.Write) error {
-		if w.Key.Name == fresh {
-			return apierrors.NewForbidden(appsv1.Resource("replicasets"), fresh, errors.New("a webhook"))
-		}
-		return nil
+	for name, c := range map[string]struct {
+		edit     func(*appsv1.ReplicaSet)
+		revision string
+	}{
+		"it has its revision": {nil, "2"},
+		"it lacks it":         {bare(revisionAnnotation), "1"},
+		"it has an old one":   {annotated(revisionAnnotation, "0"), "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
+				knows(finished, now.Add(-time.Hour), "1", 3, 3, 3, 3)),
+				rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1, edit: c.edit})
+			fresh := s.ReplicaSets[1].Name
+			refuses := func(w clienttest.Write) error {
+				if w.Key.Name == fresh {
+					return apierrors.NewForbidden(appsv1.Resource("replicasets"), fresh, errors.New("a webhook"))
+				}
+				return nil
+			}
+			whileRefused(t, s, refuses, func(server *clienttest.Server) {
+				d := get(t, server, &appsv1.Deployment{}, "web")
+				if reasonOf(d.Status.Conditions) != timedOut || d.Annotations[revisionAnnotation] != c.revision {
+					t.Errorf("revision %q, %+v", d.Annotations[revisionAnnotation], d.Status)
+				}
+			})
+		})
 	}
-	whileRefused(t, s, refuses, func(server *clienttest.Server) {
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		d := get(t, server, &appsv1.Deployment{}, "web")
-		if reasonOf(d.Status.Conditions) != timedOut || d.Annotations[revisionAnnotation] != "2" {
-			t.Errorf("revision %q, %+v", d.Annotations[revisionAnnotation], d.Status)
-		}
-	})
 }
 
 // No ReplicaSet can be created for longer than the deadline: that is tried ever more rarely, also after the deadline is over.
