@@ -62,7 +62,8 @@ func (w *Writing) sendChange(c *outgoing) error {
 	sender := &unlessUndone{Client: w.Client, Writing: w, m: c.m, s: c.Change}
 	made, err := client.Change(w.ctx, sender, c.m, signed.Old, signed.New, c.options)
 	if made == nil && err == nil {
-		// It is a difference that the method does not express, as between nil and empty, or waits because it was undone.
+		// It is a difference that the method does not express, as between nil and empty, or waits
+		// because it was undone.
 		return nil
 	}
 	w.ended(c.m, verbOf(c.options.Method), err)
@@ -140,12 +141,14 @@ func (w *Writing) wrote(
 	defer w.mu.Unlock()
 	id := identity(m, s.Old)
 	t := w.touched[id]
-	t.version, t.made, t.answer, t.only = made.GetResourceVersion(), s.New, made, s.CheckVersion || options.Method == client.MethodUpdate
+	t.version, t.made, t.answer, t.only = made.GetResourceVersion(), s.New, made, s.CheckVersion ||
+		options.Method == client.MethodUpdate
 	w.touched[id] = t
 }
 
-// follow refuses a change that does not begin with what an earlier one of the same object has made in this reconcile,
-// such as that of the status one of the object. It gives it the version that the server has returned.
+// follow has a second change of an object in one reconcile, such as that of its status, begin where
+// the first one has ended: it gives it the version that the server has returned, and refuses it if
+// it begins elsewhere.
 func (w *Writing) follow(c *outgoing) error {
 	w.mu.Lock()
 	before := w.touched[identity(c.m, c.Old)]
@@ -158,8 +161,11 @@ func (w *Writing) follow(c *outgoing) error {
 			c.m.Kind, c.Old.GetName())
 	}
 	if c.options.Method == client.MethodUpdate && !before.only {
-		return fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have "+
-			"written", c.m.Kind, c.Old.GetName())
+		return fmt.Errorf(
+			"refused: update of %s %s after a change without CheckVersion, which says nothing of what others have written",
+			c.m.Kind,
+			c.Old.GetName(),
+		)
 	}
 	keep := c.options.Method == client.MethodUpdate && sameMetadata(c.Old, c.New)
 	c.Old, c.New = withVersion(c.Old, before.version), withVersion(c.New, before.version)
@@ -248,7 +254,12 @@ func removes(s plan.Change) bool {
 
 // options says how a change is sent.
 func (w *Writing) options(m client.Mapping, s plan.Change) client.WriteOptions {
-	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, CheckVersion: s.CheckVersion, Touch: s.Touch}
+	o := client.WriteOptions{
+		Subresource:  s.Subresource,
+		Method:       client.MethodPatch,
+		CheckVersion: s.CheckVersion,
+		Touch:        s.Touch,
+	}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = client.MethodApply, s.Apply.FieldManager, s.Apply.Force

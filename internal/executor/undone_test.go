@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,11 +27,21 @@ import (
 type webhook struct {
 	*clienttest.Server
 	undoes func(name string) bool
-	made   map[string]int
+
+	mu   sync.Mutex
+	made map[string]int
+}
+
+// count counts a write of one name, or a creation, and returns how many there were.
+func (h *webhook) count(name string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.made[name]++
+	return h.made[name]
 }
 
 func (h *webhook) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	h.made["create"]++
+	h.count("create")
 	if h.undoes("new") {
 		o = o.DeepCopyObject().(plan.Object)
 		o.SetLabels(nil)
@@ -47,7 +58,7 @@ func (h *webhook) Patch(ctx context.Context, m client.Mapping, key plan.Key, p c
 }
 
 func (h *webhook) stamped(ctx context.Context, m client.Mapping, name string, write func() (*metav1.PartialObjectMetadata, error)) (*metav1.PartialObjectMetadata, error) {
-	h.made[name]++
+	n := h.count(name)
 	if !h.undoes(name) {
 		return write()
 	}
@@ -55,7 +66,7 @@ func (h *webhook) stamped(ctx context.Context, m client.Mapping, name string, wr
 	if err := h.Get(ctx, m, plan.Key{Namespace: "ns", Name: name}, p); err != nil {
 		return nil, err
 	}
-	p.Annotations = map[string]string{"stamp": fmt.Sprint(h.made[name])}
+	p.Annotations = map[string]string{"stamp": fmt.Sprint(n)}
 	return h.Server.Update(ctx, m, p, client.WriteOptions{})
 }
 
@@ -67,7 +78,7 @@ func TestAChangeThatIsUndone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, owner := newBench(t), newSet()
 				undoes := true
-				h := &webhook{b.Server, func(name string) bool { return undoes && name == "undone" }, map[string]int{}}
+				h := &webhook{Server: b.Server, undoes: func(name string) bool { return undoes && name == "undone" }, made: map[string]int{}}
 				b.Config.Client = h
 				b.Method = func(schema.GroupResource, string) client.Method { return method }
 				e := New(b.Config)
@@ -147,7 +158,7 @@ func TestPodsThatComeBackWithoutLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, owner := newBench(t), newSet()
 		undoes := true
-		h := &webhook{b.Server, func(string) bool { return undoes }, map[string]int{}}
+		h := &webhook{Server: b.Server, undoes: func(string) bool { return undoes }, made: map[string]int{}}
 		b.Config.Client = h
 		e := New(b.Config)
 		p := generated(owner)

@@ -1,4 +1,4 @@
-// Package gauge is a gauge whose values are asked for when it is collected: it knows of nothing that is no more.
+// Package gauge has a metric whose series are computed when it is scraped, so there are none of objects that are gone.
 //
 // [OnCollect] makes one, which is registered like others.
 package gauge

@@ -7,14 +7,14 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Gauge is a gauge with labels whose values are made anew each time.
+// Gauge is a gauge with labels whose series are computed at each scrape.
 type Gauge struct {
 	*metrics.GaugeVec
 	fill func(*metrics.GaugeVec)
 	mu   sync.Mutex // held while the values are set and read
 }
 
-// OnCollect returns a gauge that a function fills when it is collected. The function finds it empty.
+// OnCollect returns a gauge that a function fills at each scrape. The function gets it without series.
 func OnCollect(opts *metrics.GaugeOpts, labels []string, fill func(*metrics.GaugeVec)) *Gauge {
 	return &Gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), fill: fill}
 }

@@ -31,6 +31,7 @@ type State[M, C any] struct {
 	Barrier     freshness.Barrier
 	Progressing bool        // more is about to change by itself, said the last report
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
+	Early       bool        // the next retry comes before the backoff is over, since there is more to report then
 	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
 	// Guarded by the lock of [States].

@@ -1,5 +1,6 @@
-// Package list is a linked list whose elements are parts of what they stand for, so that a list of many costs little:
-// [container/list] makes an object of its own for each.
+// Package list is a doubly linked list whose elements are fields of the values that it links, so
+// that a long list costs no allocations. [container/list] allocates each element.
 //
-// What is to be listed has an [Element] that points back at it. An element is in one list at most.
+// A value that is to be listed has an [Element] as a field, whose Value refers back to it. An
+// element is in one list at most.
 package list

@@ -8,7 +8,7 @@ type List[T any] struct {
 
 // Element is a place in one list at most.
 type Element[T any] struct {
-	Of             T // what the element stands for
+	Value          T // what has the element as a field
 	previous, next *Element[T]
 }
 
@@ -18,11 +18,11 @@ func (l *List[T]) Len() int { return l.n }
 // First returns the first element; nil of an empty list.
 func (l *List[T]) First() *Element[T] { return l.first }
 
-// FirstOf returns the first of which a function says that it may have its turn, or the first of all if it says so of
-// none; nil of an empty list.
-func (l *List[T]) FirstOf(may func(T) bool) *Element[T] {
+// FirstWhere returns the first element whose value meets a condition, or the first of all if none
+// does; nil of an empty list.
+func (l *List[T]) FirstWhere(meets func(T) bool) *Element[T] {
 	for e := l.first; e != nil; e = e.next {
-		if may(e.Of) {
+		if meets(e.Value) {
 			return e
 		}
 	}

@@ -10,7 +10,7 @@ func TestList(t *testing.T) {
 	var l List[int]
 	elements := make([]Element[int], 5)
 	for i := range elements {
-		elements[i].Of = i
+		elements[i].Value = i
 		l.Append(&elements[i])
 	}
 	steps := []struct {
@@ -27,21 +27,21 @@ func TestList(t *testing.T) {
 		l.Remove(&elements[step.out])
 		var got []int
 		for e := l.First(); e != nil; e = e.next {
-			got = append(got, e.Of)
+			got = append(got, e.Value)
 		}
 		if !slices.Equal(got, step.want) || l.Len() != len(step.want) {
 			t.Errorf("got %v of %d, want %v", got, l.Len(), step.want)
 		}
 	}
-	if e := l.FirstOf(func(i int) bool { return i == 2 }); e.Of != 2 {
-		t.Errorf("%d has its turn", e.Of)
+	if e := l.FirstWhere(func(i int) bool { return i == 2 }); e.Value != 2 {
+		t.Errorf("%d has its turn", e.Value)
 	}
-	if e := l.FirstOf(func(int) bool { return false }); e.Of != 3 {
-		t.Errorf("none may, and it is the turn of %d", e.Of)
+	if e := l.FirstWhere(func(int) bool { return false }); e.Value != 3 {
+		t.Errorf("none may, and it is the turn of %d", e.Value)
 	}
 	l.Remove(&elements[3])
 	l.Remove(&elements[2])
-	if l.First() != nil || l.FirstOf(func(int) bool { return true }) != nil || l.Len() != 0 {
+	if l.First() != nil || l.FirstWhere(func(int) bool { return true }) != nil || l.Len() != 0 {
 		t.Error("the list is not empty")
 	}
 }

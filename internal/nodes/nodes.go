@@ -22,8 +22,8 @@ func Ready(n *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// ReadyChanged is when a node has become ready or not ready, as its status says. A node that has said neither is not
-// ready since it was created.
+// ReadyChanged returns when a node has become ready or not ready, as its status says. A node without the condition has not
+// been ready since it was created.
 func ReadyChanged(n *corev1.Node) time.Time {
 	if c := Condition(n, corev1.NodeReady); c != nil {
 		return c.LastTransitionTime.Time
@@ -31,7 +31,7 @@ func ReadyChanged(n *corev1.Node) time.Time {
 	return n.CreationTimestamp.Time
 }
 
-// OutOfService reports whether somebody says that nothing runs on a node any more (AD-10, PGC-7).
+// OutOfService reports whether a node has the taint out-of-service: nothing runs there any more (AD-10, PGC-7).
 func OutOfService(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService

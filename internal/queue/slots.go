@@ -27,11 +27,11 @@ func (s *Slots) Take(ctx context.Context, namespace string, owner types.UID) err
 		s.mu.Unlock()
 		return nil
 	}
-	turn.Of = make(chan struct{})
+	turn.Value = make(chan struct{})
 	s.waiting.push(place{namespace: namespace, owner: owner}, turn)
 	s.mu.Unlock()
 	select {
-	case <-turn.Of:
+	case <-turn.Value:
 		return nil
 	case <-ctx.Done():
 		s.leave(turn, namespace)
@@ -44,7 +44,7 @@ func (s *Slots) leave(turn *spot[chan struct{}], namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-turn.Of: // it was given a slot at the same moment
+	case <-turn.Value: // it was given a slot at the same moment
 		s.release(namespace)
 	default:
 		s.waiting.remove(turn)
@@ -60,12 +60,12 @@ func (s *Slots) Release(namespace string) {
 
 func (s *Slots) release(of string) {
 	s.shares.release(of)
-	next := s.waiting.namespaces.FirstOf(func(n *namespace[chan struct{}]) bool { return s.shares.modest(n.name()) })
-	if next == nil || !s.shares.free(next.Of.name()) {
+	next := s.waiting.namespaces.FirstWhere(func(n *namespace[chan struct{}]) bool { return s.shares.modest(n.name()) })
+	if next == nil || !s.shares.free(next.Value.name()) {
 		return
 	}
-	s.shares.take(next.Of.name())
-	close(s.waiting.popOf(next.Of))
+	s.shares.take(next.Value.name())
+	close(s.waiting.popOf(next.Value))
 }
 
 // Used counts the slots that are taken.

@@ -67,7 +67,7 @@ func (s *storage[K]) Push(k K) {
 		s.filled = now
 	}
 	e := &entry[K]{key: k, Priority: s.take(k), in: s.waitingIn(s.namespace(k)), since: now}
-	e.turn.Of, e.arrival.Of = e, e
+	e.turn.Value, e.arrival.Value = e, e
 	s.queued[k] = e
 	e.in.levels[e.Level].push(e.place(), &e.turn)
 	e.in.arrived.Append(&e.arrival)
@@ -79,7 +79,7 @@ func (s *storage[K]) waitingIn(namespace string) *waiting[K] {
 	if w == nil {
 		if w, s.spare = s.spare, nil; w == nil {
 			w = &waiting[K]{}
-			w.Of = w
+			w.Value = w
 		}
 		w.name, w.pops = namespace, 0
 		s.byName[namespace] = w
@@ -116,11 +116,11 @@ func (s *storage[K]) Len() int {
 
 // next returns the namespace whose turn it is, which is none that has its half while others wait; nil if no key is queued.
 func (s *storage[K]) next() *waiting[K] {
-	next := s.turns.FirstOf(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
+	next := s.turns.FirstWhere(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
 	if next == nil {
 		return nil
 	}
-	return next.Of
+	return next.Value
 }
 
 // limit says how many keys are processed at a time, zero for any number, and returns how many that is at most: see [shares].
@@ -151,7 +151,7 @@ func (s *storage[K]) longestWait() (longest time.Duration) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, w := range s.byName {
-		longest = max(longest, now.Sub(w.arrived.First().Of.since))
+		longest = max(longest, now.Sub(w.arrived.First().Value.since))
 	}
 	return longest
 }
@@ -191,7 +191,7 @@ func (s *storage[K]) Pop() K {
 // pop takes out the key of the namespace whose turn it is.
 func (w *waiting[K]) pop() (e *entry[K]) {
 	if w.pops++; w.pops%ageingInterval == 0 {
-		e = w.arrived.First().Of
+		e = w.arrived.First().Value
 		w.levels[e.Level].remove(&e.turn)
 	} else {
 		e = w.first().pop()

@@ -21,7 +21,7 @@ type Turns[T any] struct{ waiting turns[T] }
 
 // Add puts something at the end of the line of an owner in a namespace.
 func (t *Turns[T]) Add(what T, namespace string, owner types.UID) {
-	t.waiting.push(place{namespace: namespace, owner: owner}, &spot[T]{Element: list.Element[T]{Of: what}})
+	t.waiting.push(place{namespace: namespace, owner: owner}, &spot[T]{Element: list.Element[T]{Value: what}})
 }
 
 // Next takes out what is next, if anything waits.
@@ -82,7 +82,7 @@ func (t *turns[T]) open(p place) *line[T] {
 	n := t.byName[p.namespace]
 	if n == nil {
 		n = &namespace[T]{}
-		n.Of = n
+		n.Value = n
 		t.byName[p.namespace] = n
 		t.namespaces.Append(&n.Element)
 	}
@@ -94,7 +94,7 @@ func (t *turns[T]) open(p place) *line[T] {
 }
 
 // pop takes out what is next. It is called only when there is something.
-func (t *turns[T]) pop() T { return t.popOf(t.namespaces.First().Of) }
+func (t *turns[T]) pop() T { return t.popOf(t.namespaces.First().Value) }
 
 // name is that of a namespace that has a line.
 func (n *namespace[T]) name() string { return n.lines[0].namespace }
@@ -108,7 +108,7 @@ func (t *turns[T]) popOf(n *namespace[T]) T {
 	heap.Fix(&n.lines, 0)
 	next := l.waiting.First()
 	t.leave(l, next)
-	return next.Of
+	return next.Value
 }
 
 // last makes a line the last one of its namespace, unless it is of work in progress.

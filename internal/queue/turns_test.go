@@ -19,7 +19,7 @@ func waits(l *turns[string], all ...string) (spots []*spot[string]) {
 			_, _ = fmt.Sscan(since, &p.since)
 		}
 		s := &spot[string]{}
-		s.Of = parts[2]
+		s.Value = parts[2]
 		l.push(p, s)
 		spots = append(spots, s)
 	}
@@ -107,7 +107,7 @@ func TestTurnsAreFair(t *testing.T) {
 			switch {
 			case what == "push":
 				s := &spot[who]{}
-				s.Of = who{p, number}
+				s.Value = who{p, number}
 				l.push(p, s)
 				waiting[p] = append(waiting[p], s)
 				if passed[p.namespace] == nil {
@@ -119,7 +119,7 @@ func TestTurnsAreFair(t *testing.T) {
 				waiting[p] = append(waiting[p][:at:at], waiting[p][at+1:]...)
 			case what == "pop" && !l.empty():
 				got := l.pop()
-				if first := waiting[got.place]; len(first) == 0 || first[0].Of != got {
+				if first := waiting[got.place]; len(first) == 0 || first[0].Value != got {
 					t.Fatalf("%+v is not the first of its line", got)
 				}
 				waiting[got.place] = waiting[got.place][1:]

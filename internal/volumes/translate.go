@@ -6,8 +6,8 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 )
 
-// Successor returns the CSI driver that has taken over a plugin of Kubernetes, empty if none has.
-func Successor(plugin string) string {
+// CSIDriverOf returns the CSI driver to which an in-tree plugin has been migrated, empty if it has not.
+func CSIDriverOf(plugin string) string {
 	driver, err := csitranslation.New().GetCSINameFromInTreeName(plugin)
 	if err != nil {
 		return "" // the one error that there is: it has no such plugin
@@ -15,19 +15,20 @@ func Successor(plugin string) string {
 	return driver
 }
 
-// TakenOver returns the plugin of a volume and the CSI driver that has taken it over. Both are empty if no driver has.
-func TakenOver(v *corev1.PersistentVolume) (plugin, driver string) {
+// MigratedPlugin returns the in-tree plugin of a PersistentVolume, and the CSI driver to which it has been migrated. Both
+// are empty if the volume has no such plugin.
+func MigratedPlugin(v *corev1.PersistentVolume) (plugin, driver string) {
 	plugin, err := csitranslation.New().GetInTreePluginNameFromSpec(v, nil)
 	if err != nil {
 		return "", "" // the one error that there is: it has no such plugin
 	}
-	return plugin, Successor(plugin)
+	return plugin, CSIDriverOf(plugin)
 }
 
-// Translate returns what a CSI driver makes of a PersistentVolume of a plugin that it has taken over. It is nil if none
-// has, or if the PersistentVolume says nothing that can be translated. Of a volume with several sources, which no API
-// server accepts, one is taken by chance.
-func Translate(pv *corev1.PersistentVolume) (translated *corev1.PersistentVolume) {
+// TranslateToCSI returns a PersistentVolume of a migrated in-tree plugin as one of the CSI driver. It returns nil if the
+// plugin has not been migrated, or if the PersistentVolume says nothing that can be translated. Of several sources, which
+// no API server accepts, it takes any one.
+func TranslateToCSI(pv *corev1.PersistentVolume) (translated *corev1.PersistentVolume) {
 	defer nilAfterPanic(&translated)
 	translator := csitranslation.New()
 	if !translator.IsPVMigratable(pv) {
@@ -40,8 +41,8 @@ func Translate(pv *corev1.PersistentVolume) (translated *corev1.PersistentVolume
 	return translated
 }
 
-// TranslateInline is [Translate] for a volume that stands in a pod of the namespace.
-func TranslateInline(s *corev1.VolumeSource, namespace string) (translated *corev1.PersistentVolume) {
+// TranslateInlineToCSI is [TranslateToCSI] for an inline volume of a pod in the namespace.
+func TranslateInlineToCSI(s *corev1.VolumeSource, namespace string) (translated *corev1.PersistentVolume) {
 	defer nilAfterPanic(&translated)
 	translator := csitranslation.New()
 	one := &corev1.Volume{VolumeSource: *s}
@@ -59,8 +60,8 @@ func TranslateInline(s *corev1.VolumeSource, namespace string) (translated *core
 	return translated
 }
 
-// nilAfterPanic says that a volume over which the library has panicked cannot be translated. Users write what it
-// translates, and index functions of caches call it.
+// nilAfterPanic has a panic of the library mean that the volume cannot be translated: users write the volumes, and index
+// functions of caches translate them.
 func nilAfterPanic(translated **corev1.PersistentVolume) {
 	if recover() != nil {
 		*translated = nil

@@ -7,7 +7,7 @@ import (
 )
 
 // A driver that has taken over a plugin is named by the volume and by the plugin; what it makes of the volume has its handle.
-func TestTakenOver(t *testing.T) {
+func TestMigratedPlugin(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
 		source                 corev1.PersistentVolumeSource
@@ -23,10 +23,10 @@ func TestTakenOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}}
-			if plugin, driver := TakenOver(pv); plugin != c.plugin || driver != c.driver || Successor(c.plugin) != c.driver {
+			if plugin, driver := MigratedPlugin(pv); plugin != c.plugin || driver != c.driver || CSIDriverOf(c.plugin) != c.driver {
 				t.Errorf("%q, %q", plugin, driver)
 			}
-			translated := Translate(pv)
+			translated := TranslateToCSI(pv)
 			if (translated != nil) != (c.handle != "") || translated != nil && translated.Spec.CSI.VolumeHandle != c.handle {
 				t.Errorf("%+v", translated)
 			}
@@ -38,7 +38,7 @@ func TestTakenOver(t *testing.T) {
 func TestTranslateInlinePanics(t *testing.T) {
 	disk := &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[a] b.vmdk", StoragePolicyName: "gold"}
 	policy := &corev1.VolumeSource{VsphereVolume: disk}
-	pv := TranslateInline(policy, "shop")
+	pv := TranslateInlineToCSI(policy, "shop")
 	if pv == nil || pv.Spec.CSI.VolumeHandle != "[a] b.vmdk" || disk.StoragePolicyName != "gold" {
 		t.Errorf("%+v of %+v", pv, policy)
 	}

@@ -39,7 +39,7 @@ type kept struct {
 
 func keptOf(key plan.Key, before *kept) *kept {
 	k := &kept{key: key, before: before}
-	k.place.Of = k
+	k.place.Value = k
 	return k
 }
 
@@ -142,10 +142,10 @@ func (r *Records) shrink(k *kept) {
 		r.drop(oldest)
 	}
 	if r.earlier.Len() > mostEarlier {
-		r.drop(r.earlier.First().Of)
+		r.drop(r.earlier.First().Value)
 	}
 	if len(r.keys) > mostKeys {
-		r.forget(r.last.First().Of.key)
+		r.forget(r.last.First().Value.key)
 	}
 }
 

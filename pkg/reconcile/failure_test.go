@@ -95,6 +95,27 @@ func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
 	})
 }
 
+// So is one whose report asks to be made again each second, and has nothing new to say.
+func TestRefusedPlansWhoseReportsRequeueBackOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.due = time.Second
+		w.start()
+		var refused atomic.Int32
+		w.BeforeWrite(func(x clienttest.Write) error {
+			if x.Verb == "create" && x.Kind == "Pod" {
+				refused.Add(1)
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("a", 1)
+		time.Sleep(5 * time.Minute)
+		if n := refused.Load(); n < 10 || n > 25 {
+			t.Errorf("%d tries in five minutes", n)
+		}
+	})
+}
+
 // A refusal that lasts is told of, also where no step has an event for it, and where the server only asks for patience.
 func TestLastingRefusalsAreTold(t *testing.T) {
 	for _, c := range []struct {

@@ -35,7 +35,8 @@ type run[S, D, M any] struct {
 	taken  bool          // see [executor.Writing.Taken]
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
-	report time.Duration // until there is more to report, or a report is written that waits for a newer one; zero: unknown
+	report time.Duration // until a report is written that waits for a newer one; zero if none does
+	due    time.Duration // until there is more to report; zero: only an event leads to that
 	tell   func()        // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
 }
 
@@ -156,21 +157,25 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	resumed := time.Now()
 	rep := r.runner.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
-	r.next, r.report = plan.Sooner(r.next, rep.Requeue), rep.Requeue
+	r.next, r.due = plan.Sooner(r.next, rep.Requeue), rep.Requeue
 	r.state.Progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
 	if wait := r.runner.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
-		r.next, r.report = plan.Sooner(r.next, wait), plan.Sooner(r.report, wait)
+		r.next, r.report = plan.Sooner(r.next, wait), wait
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Report.Quiet > 0
 	r.record.Planned(rep.Steps)
-	if reported = writing.Apply(rep.Steps); reported.Err != nil {
-		r.report = 0 // it cannot be told
-	}
+	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
+	switch {
+	case reported.Err != nil:
+		r.due = 0 // it cannot be told
+	case reported.Wrote():
+		r.state.Early = false
+	}
 	return did, reported
 }
 
@@ -210,6 +215,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	rec := &r.record
 	switch {
 	case err == nil:
+		r.state.Early = false
 		r.lookAgain()
 		r.next = plan.Sooner(r.next, r.left)
 		if rec.Waiting == "" { // to wait is no success
@@ -264,6 +270,10 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
 	r.next = plan.Sooner(r.next, r.report) // what can be told does not wait for what is refused
+	// Nor does the time at which there is more to tell, but once: a report that has nothing new then does not make the backoff shorter.
+	if r.state.Early = r.due > 0 && r.due < r.next && !r.state.Early; r.state.Early {
+		r.next = r.due
+	}
 	r.runner.enqueueAfter(r.key, r.next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", r.next.String(), "err", err.Error())

@@ -284,7 +284,7 @@ var volumeExpanderMutants = []Mutant{
 	},
 	{
 		Name:   "claims of all volumes are handed over",
-		Edits:  []Edit{{expanderFolder + "plan.go", "plugin, driver := volumes.TakenOver(s.Volume)", "plugin, driver := volumes.TakenOver(s.Volume)\n\tif s.Volume.Spec.CSI != nil {\n\t\tdriver = s.Volume.Spec.CSI.Driver\n\t}"}},
+		Edits:  []Edit{{expanderFolder + "plan.go", "plugin, driver := volumes.MigratedPlugin(s.Volume)", "plugin, driver := volumes.MigratedPlugin(s.Volume)\n\tif s.Volume.Spec.CSI != nil {\n\t\tdriver = s.Volume.Spec.CSI.Driver\n\t}"}},
 		Script: withoutElection + "\n\t\t\tat 5s   elastic data plugin=csi\n\t\t\tat 20s  grow data size=2",
 		Oracle: SettledOracle,
 	},

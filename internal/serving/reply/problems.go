@@ -10,14 +10,14 @@ import (
 // repeated is how soon another problem of one kind is logged: each request, and each look at a file, may meet it again.
 const repeated = time.Minute
 
-// Problems say once what goes wrong, until it is over. The zero value logs nothing.
+// Problems logs each problem once, until it is over. The zero value logs nothing.
 type Problems struct {
 	logger klog.Logger
 	mu     sync.Mutex
-	told   map[string]problem // by kind
+	logged map[string]problem // by kind
 }
 
-// NewProblems returns problems that are written to the logger.
+// NewProblems returns problems that it logs.
 func NewProblems(logger klog.Logger) *Problems { return &Problems{logger: logger} }
 
 type problem struct {
@@ -29,14 +29,14 @@ type problem struct {
 func (l *Problems) Report(kind string, err error, message string, keysAndValues ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, known := l.told[kind]
+	last, known := l.logged[kind]
 	if known && (last.text == err.Error() || time.Since(last.at) < repeated) {
 		return
 	}
-	if l.told == nil {
-		l.told = map[string]problem{}
+	if l.logged == nil {
+		l.logged = map[string]problem{}
 	}
-	l.told[kind] = problem{err.Error(), time.Now()}
+	l.logged[kind] = problem{err.Error(), time.Now()}
 	l.logger.Error(err, message, keysAndValues...)
 }
 
@@ -44,7 +44,7 @@ func (l *Problems) Report(kind string, err error, message string, keysAndValues 
 func (l *Problems) Over(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.told[kind]
-	delete(l.told, kind)
+	_, known := l.logged[kind]
+	delete(l.logged, kind)
 	return known
 }

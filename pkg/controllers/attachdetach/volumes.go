@@ -30,7 +30,7 @@ type volume struct {
 func ofPV(pv *corev1.PersistentVolume) volume {
 	v := ofSpec(&pv.Spec)
 	if v.Name == "" {
-		v = ofTranslated(volumes.Translate(pv))
+		v = ofTranslated(volumes.TranslateToCSI(pv))
 	}
 	v.PV = pv.Name
 	return v
@@ -60,7 +60,7 @@ func ofPodVolume(s *corev1.VolumeSource, namespace string) (v volume) {
 	case s.FC != nil:
 		v.Name = volumes.FCName(s.FC)
 	default:
-		if pv := volumes.TranslateInline(s, namespace); pv != nil {
+		if pv := volumes.TranslateInlineToCSI(s, namespace); pv != nil {
 			v = ofTranslated(pv)
 			v.Inline = &pv.Spec
 		}

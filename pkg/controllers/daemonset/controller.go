@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -73,6 +74,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Observe:  k.observe,
 		Remember: reconcile.RememberOutcome(remember),
 		Owner:    func(s snapshot) plan.Object { return s.Set },
+		Subject:  func(s snapshot) types.UID { return s.Set.UID },
 		Plan:     planSet,
 		Report:   reportSet,
 		Live:     live,

@@ -90,6 +90,8 @@ func (r *rollout) begins() bool {
 		return false
 	case reported == nil:
 		return r.behind()
+	case r.behind() && r.alreadyReported(reported):
+		return false
 	case r.behind():
 		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout begins
 		// (DEP-75).
@@ -98,6 +100,14 @@ func (r *rollout) begins() bool {
 	name := reportedIn(reported)
 	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID && r.Seen.Began.Truncate(time.Second).After(reported.LastUpdateTime.Time)
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
+}
+
+// alreadyReported reports whether the condition tells of the rollout to the new ReplicaSet, although the Deployment does not show its revision: the
+// ReplicaSet could not be given one.
+func (r *rollout) alreadyReported(c *appsv1.DeploymentCondition) bool {
+	_, raised := r.revision()
+	underWay := c.Reason == found || c.Reason == created || c.Reason == updated || c.Reason == timedOut
+	return raised && underWay && reportedIn(c) == r.new.Name
 }
 
 // behind reports whether the Deployment does not show the revision of its new ReplicaSet.

@@ -83,6 +83,58 @@ func TestMEND1RefusedSizes(t *testing.T) {
 	})
 }
 
+// Each report comes with a refusal to change the new ReplicaSet, from the first one on: if it has its revision, the Deployment gets that
+// nevertheless, and if it has not, the rollout has begun all the same. Either way its deadline passes.
+func TestMEND1RefusedSizesFromTheFirstReport(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit     func(*appsv1.ReplicaSet)
+		revision string
+	}{
+		"it has its revision": {nil, "2"},
+		"it lacks it":         {bare(revisionAnnotation), "1"},
+		"it has an old one":   {annotated(revisionAnnotation, "0"), "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
+				knows(finished, now.Add(-time.Hour), "1", 3, 3, 3, 3)),
+				rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1, edit: c.edit})
+			fresh := s.ReplicaSets[1].Name
+			refuses := func(w clienttest.Write) error {
+				if w.Key.Name == fresh {
+					return apierrors.NewForbidden(appsv1.Resource("replicasets"), fresh, errors.New("a webhook"))
+				}
+				return nil
+			}
+			whileRefused(t, s, refuses, func(server *clienttest.Server) {
+				d := get(t, server, &appsv1.Deployment{}, "web")
+				if reasonOf(d.Status.Conditions) != timedOut || d.Annotations[revisionAnnotation] != c.revision {
+					t.Errorf("revision %q, %+v", d.Annotations[revisionAnnotation], d.Status)
+				}
+			})
+		})
+	}
+}
+
+// No ReplicaSet can be created for longer than the deadline: that is tried ever more rarely, also after the deadline is over.
+func TestARefusedReplicaSetBacksOff(t *testing.T) {
+	s := snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = pointer(5) }))
+	tries := 0
+	refuses := func(w clienttest.Write) error {
+		if w.Verb == "create" {
+			tries++
+			return apierrors.NewForbidden(appsv1.Resource("replicasets"), w.Key.Name, errors.New("a webhook"))
+		}
+		return nil
+	}
+	whileRefused(t, s, refuses, func(server *clienttest.Server) {
+		time.Sleep(10 * time.Minute) // and as long before
+		synctest.Wait()
+		if reason := reasonOf(get(t, server, &appsv1.Deployment{}, "web").Status.Conditions); reason != notCreated || tries < 25 || tries > 40 {
+			t.Errorf("the reason is %s; it was tried %d times in 20 minutes", reason, tries)
+		}
+	})
+}
+
 // To lower an old ReplicaSet fails once, and nothing else happens: it is tried again at once.
 func TestMEND2AFailureIsTriedAgain(t *testing.T) {
 	s := snapshotWith(web(3, moves("1", "0")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})

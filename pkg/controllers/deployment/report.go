@@ -143,14 +143,18 @@ func (r *rollout) collisions() *int32 {
 // annotations returns the Deployment's annotations with its revision, which is that of the new ReplicaSet and goes
 // through the status subresource, where it does not count as a change of the spec (DEP-17).
 func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bool) {
-	if !r.behind() || did.Err != nil { // the ReplicaSet may not have got it
+	if !r.behind() {
+		return r.d.Annotations, false
+	}
+	revision, raised := r.revision()
+	if did.Err != nil && raised { // the ReplicaSet may not have got it
 		return r.d.Annotations, false
 	}
 	all = map[string]string{}
 	for k, v := range r.d.Annotations {
 		all[k] = v
 	}
-	all[revisionAnnotation], _ = r.revision()
+	all[revisionAnnotation] = revision
 	return all, true
 }
 

@@ -156,7 +156,7 @@ func (r *rollout) deadlineIn(status *appsv1.DeploymentStatus) time.Duration {
 	if !timed || !r.rollsOut() || now == nil || now.Reason == finished || now.Reason == timedOut {
 		return 0
 	}
-	return max(time.Second, r.progressedAt(now).Add(deadline+time.Second).Sub(r.now))
+	return max(0, r.progressedAt(now).Add(deadline+time.Second).Sub(r.now))
 }
 
 // createError returns what kept the new ReplicaSet from being created. That its name is taken only means that the

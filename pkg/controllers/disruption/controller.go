@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -57,6 +58,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			},
 			Observe:          k.observePod,
 			Owner:            func(s podSnapshot) plan.Object { return s.Pod },
+			Subject:          func(s podSnapshot) types.UID { return s.Pod.UID },
 			SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
 			Plan:             reconcile.PlanOnly(planPod),
 		}),

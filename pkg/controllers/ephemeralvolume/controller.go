@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -45,6 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches:   []reconcile.Watch{pods.Watch(enqueuedByPod), claims.Watch(k.enqueuedByClaim)},
 		Observe:   k.observe,
 		Owner:     func(s snapshot) plan.Object { return s.Pod },
+		Subject:   func(s snapshot) types.UID { return s.Pod.UID },
 		Live:      live,
 		Plan:      planClaims,
 		Remember:  reconcile.RememberOutcome(remember),

@@ -157,7 +157,7 @@ func (w *planner) declareUnknown(after *corev1.Node) {
 	w.steps = append(w.steps, plan.Change{
 		Old: w.Node, New: after, Subresource: plan.Status, Unowned: true, CheckVersion: true, Why: "no sign of life",
 	})
-	if c := ready(w.Node); c != nil && c.Status == corev1.ConditionTrue {
+	if nodes.Ready(w.Node) {
 		w.decision.Unknown = true
 		message := fmt.Sprintf("Node %s status is now: NodeNotReady", w.Name)
 		w.steps = append(w.steps, event(w.Node, corev1.EventTypeNormal, "NodeNotReady", message))

@@ -141,7 +141,7 @@ func plugin(v *corev1.PersistentVolume) string {
 	case s.FC != nil:
 		return inTree + "fc"
 	}
-	name, _ := volumes.TakenOver(v)
+	name, _ := volumes.MigratedPlugin(v)
 	return cmp.Or(name, "N/A")
 }
 

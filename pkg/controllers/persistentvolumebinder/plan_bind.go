@@ -153,7 +153,7 @@ func normalized(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // migrated returns annotations that say which driver has taken over a plugin; none does if none has.
 func migrated(annotations map[string]string, plugin string) map[string]string {
-	switch driver := volumes.Successor(plugin); {
+	switch driver := volumes.CSIDriverOf(plugin); {
 	case annotations[migratedTo] == driver && (driver != "" || !has(annotations, migratedTo)):
 		return annotations
 	case driver == "":

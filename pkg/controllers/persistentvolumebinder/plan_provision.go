@@ -23,7 +23,7 @@ func driverOf(class *storagev1.StorageClass) string {
 	case class == nil:
 		return ""
 	case strings.HasPrefix(class.Provisioner, inTree):
-		return volumes.Successor(class.Provisioner)
+		return volumes.CSIDriverOf(class.Provisioner)
 	}
 	return class.Provisioner
 }

@@ -265,7 +265,7 @@ func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	by := v.Annotations[provisionedBy]
 	after.Annotations = migrated(after.Annotations, by)
 	switch {
-	case volumes.Successor(by) != "":
+	case volumes.CSIDriverOf(by) != "":
 		drop(after, ownFinalizer)
 	case strings.HasPrefix(by, inTree):
 		drop(after, externalFinalizer)

@@ -59,7 +59,7 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	}
 	var p plan.Plan
 	request := requested(s.Claim)
-	plugin, driver := volumes.TakenOver(s.Volume)
+	plugin, driver := volumes.MigratedPlugin(s.Volume)
 	if s.Seen == nil || request.Cmp(*s.Seen) > 0 {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message(plugin)}})
 	}

@@ -60,7 +60,7 @@ func TestEachRequestIsToldOnce(t *testing.T) { // ST-4, ST-5, ST-81
 		}
 		after := s
 		after.Claim, after.Seen = s.Claim.DeepCopy(), &request
-		if _, driver := volumes.TakenOver(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
+		if _, driver := volumes.MigratedPlugin(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
 			if did.Annotation != driver {
 				t.Errorf("%s: it is handed to %q, not to %q", p.Why, did.Annotation, driver)
 			}
