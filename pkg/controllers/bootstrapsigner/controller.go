@@ -33,6 +33,8 @@ func clusterInfo() plan.Key {
 	return plan.Key{Namespace: metav1.NamespacePublic, Name: api.ConfigMapClusterInfo}
 }
 
+// init asks for the caches and says how the controller works. What sign needs is not in the snapshot: it
+// looks the Secrets up in the cache again.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {

@@ -22,6 +22,8 @@ type caches struct {
 	secrets    informers.Store[*corev1.Secret] // of bootstrap tokens
 }
 
+// newCaches asks for the cache of the one ConfigMap, and for that of the Secrets of bootstrap tokens. Other
+// objects of both kinds are not cached.
 func newCaches(f *informers.Factory) (*caches, error) {
 	configMaps, err1 := informers.Objects[*corev1.ConfigMap](informers.Selecting(f, selector()))
 	secrets, err2 := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)

@@ -13,21 +13,23 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile has observed. The ConfigMap belongs to a shared cache.
+// snapshot is the ConfigMap and what is known of the tokens, as one reconcile has observed it. Observe fills
+// it, and planSignatures reads it. The ConfigMap belongs to a shared cache.
 type snapshot struct {
 	ConfigMap *corev1.ConfigMap // nil if there is none
 	Tokens    []token           // that are for signing, by their ids
 	Unusable  []unusable        // that should be for signing, and cannot be, by their names
 }
 
-// token is a bootstrap token that can sign.
+// token is a bootstrap token that can sign. Its secret part is not kept: whether the signature is right is
+// found out in Observe.
 type token struct {
 	ID      string
 	Expires *time.Time // nil for never
 	Signed  bool       // the ConfigMap has its signature
 }
 
-// unusable says why a Secret does not have a token that can sign.
+// unusable says why a Secret does not have a token that can sign. It is only for the explanation of the plan.
 type unusable struct{ Secret, Why string }
 
 // planSignatures brings the signatures of the ConfigMap to those of the tokens that have not expired (BOOT-15). It is done again when the next

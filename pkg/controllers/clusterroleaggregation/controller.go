@@ -26,6 +26,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the two indexes of ClusterRoles and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {

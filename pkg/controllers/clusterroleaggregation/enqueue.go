@@ -43,6 +43,7 @@ func concerned(all []*rbacv1.ClusterRole, before, after *rbacv1.ClusterRole) (ke
 	return keys
 }
 
+// sameAggregation reports whether two versions of a ClusterRole aggregate by the same selectors.
 func sameAggregation(a, b *rbacv1.ClusterRole) bool {
 	return equality.Semantic.DeepEqual(a.AggregationRule, b.AggregationRule)
 }

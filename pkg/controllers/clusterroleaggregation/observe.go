@@ -26,6 +26,8 @@ type caches struct {
 	roles, rules informers.IndexedStore[*rbacv1.ClusterRole] // by labels; with an aggregation rule
 }
 
+// newCaches asks for one cache of ClusterRoles with two indexes: by each label, to find what a selector may
+// match, and of the roles that have an aggregation rule.
 func newCaches(f *informers.Factory) (*caches, error) {
 	byLabels, err1 := informers.IndexedObjects(f, "label", func(role *rbacv1.ClusterRole) (values []string) {
 		for label, value := range role.Labels {

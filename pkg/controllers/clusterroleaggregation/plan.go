@@ -18,12 +18,14 @@ import (
 // fieldManager owns the rules that are applied (SM-5).
 const fieldManager = "clusterrole-aggregation-controller"
 
-// snapshot is what one reconcile of a ClusterRole has observed. The objects belong to a shared cache.
+// snapshot is a ClusterRole with an aggregation rule, and the roles whose rules it is to have. Observe fills
+// it, and planRules reads it. The objects belong to a shared cache.
 type snapshot struct {
 	Role    *rbacv1.ClusterRole
 	Sources []*rbacv1.ClusterRole // whose rules it is to have, in this order
 
-	// OwnsRules says that this controller owns the rules of the role. It is known only of roles that have rules and are to have none.
+	// OwnsRules says that this controller owns the rules of the role. Observe reads that live, and only of
+	// roles that have rules and are to have none.
 	OwnsRules bool
 }
 

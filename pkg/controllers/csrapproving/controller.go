@@ -27,6 +27,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the cache of requests and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	requests, err := informers.Objects[*csrutil.Request](c.Informers)
 	if err != nil {

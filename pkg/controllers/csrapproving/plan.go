@@ -13,7 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a request has observed. The object belongs to a shared cache.
+// snapshot is a request and what the API server says of who has made it. Observe fills it, and planApproval
+// reads it. The object belongs to a shared cache.
 type snapshot struct {
 	Request *csrutil.Request
 	Allowed bool      // the API server says that who asks may have the certificate
@@ -22,13 +23,16 @@ type snapshot struct {
 	Next    time.Time // when it is asked again
 }
 
-// memory is how often the API server has refused who asks. A change of the request begins anew; a resync does not.
+// memory is how often the API server has refused who asks, and when it is asked again. Observe makes it and
+// reads it. A change of the request begins anew; a resync does not.
 type memory struct {
+	// UID and Version are those of the request that was asked about.
 	UID     types.UID
 	Version string
-	Times   int
-	Next    time.Time // when it is asked again
-	Why     string
+	// Times is how often the answer was no, in a row. The wait doubles with it.
+	Times int
+	Next  time.Time // when it is asked again
+	Why   string
 }
 
 // Between two questions about one request the time doubles (CSR-5, CSR-33).
@@ -57,12 +61,14 @@ func candidate(r *csrutil.Request) bool {
 	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !csrutil.Decided(r) && len(r.Status.Certificate) == 0
 }
 
-// question is one that is asked of the API server, and the message of the approval that follows if the answer is yes.
+// question is one that is asked of the API server, and the message of the approval that follows if the answer
+// is yes. One yes is enough.
 type question struct {
 	Spec    authorizationv1.SubjectAccessReviewSpec
 	Message string
 }
 
+// subresource tells the two questions apart in error messages.
 func (q question) subresource() string { return q.Spec.ResourceAttributes.Subresource }
 
 // questions returns what is to be asked about a request, in order; or what keeps it from being approved by anybody but people.

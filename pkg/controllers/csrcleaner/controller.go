@@ -26,6 +26,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the cache of requests, without what is asked for, and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	requests, err := informers.Objects[*csrutil.Request](c.Informers, "status.conditions", "status.certificate")
 	if err != nil {

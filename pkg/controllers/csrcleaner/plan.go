@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a request has observed. The object belongs to a shared cache.
+// snapshot is a request that is not being deleted. Observe fills it, and planDeletion reads it. The object
+// belongs to a shared cache.
 type snapshot struct {
 	Request *csrutil.Request
 }
@@ -25,7 +26,8 @@ const (
 	longestWait = 24 * time.Hour
 )
 
-// end is a time at which a request is to be deleted, and why.
+// end is a time at which a request is to be deleted, and why. A request may have several, of which the first
+// counts.
 type end struct {
 	At  time.Time
 	Why string

@@ -33,6 +33,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init opens the files of the authorities, and makes a controller for each signer that has some. Signers with
+// the same pair of files share what was read, and one of them logs what is wrong with it.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pairs, off := o.pairs()
 	tellOff(off)

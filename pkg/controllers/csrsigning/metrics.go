@@ -19,6 +19,7 @@ type collectors struct {
 	queued  *gauge.Gauge
 }
 
+// newCollectors makes the metrics. What follows from files and queues is asked for when it is collected.
 func newCollectors(authorities map[string]*authority, parts map[string]reconcile.Part) collectors {
 	const subsystem = "certificate_signer"
 	return collectors{

@@ -27,7 +27,8 @@ type authority struct {
 	current *issuer
 }
 
-// issuer is a certificate and its key. They belong together.
+// issuer is a certificate and its key, which belong together. It is never changed: a new pair is a new
+// issuer.
 type issuer struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -93,6 +94,8 @@ func (a *authority) issuer() *issuer { return a.matching(a.certs.Get(), a.key.Ge
 // issuerNow reads the files, so that a new pair signs from the next signature on (CSR-14).
 func (a *authority) issuerNow() *issuer { return a.matching(a.certs.Now(), a.key.Now()) }
 
+// matching returns the issuer among these certificates that the key belongs to. If there is none, it returns
+// the last one that there was.
 func (a *authority) matching(certs []*x509.Certificate, key crypto.Signer) *issuer {
 	a.mu.Lock()
 	defer a.mu.Unlock()

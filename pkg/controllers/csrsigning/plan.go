@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a request has observed. The object belongs to a shared cache.
+// snapshot is a request that is approved and not signed. Observe fills it, and planCertificate reads it. The
+// object belongs to a shared cache.
 type snapshot struct {
 	Request *csrutil.Request
 }

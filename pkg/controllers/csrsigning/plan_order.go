@@ -14,12 +14,14 @@ const (
 	short    = 8 * time.Hour    // certificates of a shorter lifetime end as late as they were asked for (CSR-20)
 )
 
-// order is what a request asks for, when nothing is wrong with it.
+// order is what a request asks for, when nothing is wrong with it. The function read makes it; the plan needs
+// only to know that there is one, and sign makes the certificate of it.
 type order struct {
 	Request  *x509.CertificateRequest
 	Usage    x509.KeyUsage
 	Purposes []x509.ExtKeyUsage
-	Asked    *int32 // seconds
+	// Asked is the lifetime that the request names, in seconds; nil if it names none.
+	Asked *int32
 }
 
 // read returns what the request asks for, or why it can never be signed: what is wrong with it does not change (CSR-16, CSR-52).

@@ -22,6 +22,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init says how the controller works: a single key, by the clock. What it lists, it lists as whoever fills
+// the caches.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := o.periodError(); err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ const (
 	cycle = 24 * time.Hour
 )
 
-// snapshot is what one reconcile has observed. Of Secrets only the metadata is there.
+// snapshot is what there may be to clean in all namespaces, as one reconcile has listed it. Observe fills it,
+// and planTokens reads it. Of Secrets only the metadata is there.
 type snapshot struct {
 	Period  time.Duration
 	Since   string              // the day since which the API server tracks which tokens are used; empty if it does not say so
@@ -100,6 +101,7 @@ func madeAutomatically(secret *corev1.Secret, accounts []corev1.ServiceAccount) 
 // day is how labels have a date (LTC-10).
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
+// isDay reports whether a label has a date as the API server writes it.
 func isDay(text string) bool {
 	_, err := time.Parse(time.DateOnly, text)
 	return err == nil

@@ -22,6 +22,7 @@ func secretsOf(p *corev1.Pod) (names []string) {
 	return names
 }
 
+// secretsOfContainer returns the names of the Secrets in the environment of a container.
 func secretsOfContainer(env []corev1.EnvVar, from []corev1.EnvFromSource) (names []string) {
 	for _, e := range env {
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
@@ -36,6 +37,8 @@ func secretsOfContainer(env []corev1.EnvVar, from []corev1.EnvFromSource) (names
 	return names
 }
 
+// secretsOfVolume returns the names of the Secrets that a volume is made of, or that its plugin needs. It has
+// all the sources that can name one.
 func secretsOfVolume(v *corev1.VolumeSource) (names []string) {
 	switch {
 	case v.Secret != nil:
@@ -68,6 +71,7 @@ func secretsOfVolume(v *corev1.VolumeSource) (names []string) {
 	return names
 }
 
+// nameOf returns the name in a reference, as a list that is empty without one.
 func nameOf(r *corev1.LocalObjectReference) []string {
 	if r == nil {
 		return nil

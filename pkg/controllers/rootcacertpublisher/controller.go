@@ -34,6 +34,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init finds the authorities, asks for the caches and says how the controller works. Of ConfigMaps only those
+// of the one name are cached.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	bundle, err := credentials.OpenRootCA(c.RootCAFile, c.Config)
 	if err != nil {

@@ -18,6 +18,7 @@ type collectors struct {
 	duration *metrics.HistogramVec
 }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() collectors {
 	const subsystem = "root_ca_cert_publisher"
 	labels := []string{"code"}

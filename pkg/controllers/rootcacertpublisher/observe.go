@@ -16,7 +16,8 @@ type caches struct {
 	namespaces informers.Store[*corev1.Namespace]
 	configMaps informers.Store[*corev1.ConfigMap]
 	bundle     *files.File[string]
-	restores   bool
+	// restores says that the bundle is known to be right: it comes from --root-ca-file.
+	restores bool
 }
 
 // observe finds the namespace, its ConfigMap, and what should be in it.

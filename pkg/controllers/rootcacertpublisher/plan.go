@@ -20,7 +20,8 @@ const (
 		"kubernetes.default. Nothing says that these authorities are to be trusted for anything else."
 )
 
-// snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
+// snapshot is a namespace with its ConfigMap, and what should be in that. Observe fills it; planConfigMap and
+// the metrics read it. The objects belong to shared caches.
 type snapshot struct {
 	Namespace *corev1.Namespace
 	ConfigMap *corev1.ConfigMap // nil if there is none

@@ -28,6 +28,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Of ServiceAccounts it needs only that they
+// exist.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
 	accounts, err2 := informers.Objects[*corev1.ServiceAccount](c.Informers, informers.MetadataOnly)

@@ -13,7 +13,8 @@ import (
 // defaultName is that of the ServiceAccount which each namespace has (SA-1).
 const defaultName = "default"
 
-// snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
+// snapshot is a namespace and its ServiceAccount, as one reconcile has observed them. Observe fills it, and
+// planAccount reads it. The objects belong to shared caches.
 type snapshot struct {
 	Namespace *corev1.Namespace
 	Account   *corev1.ServiceAccount // called default; nil if there is none

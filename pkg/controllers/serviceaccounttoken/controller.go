@@ -33,6 +33,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init reads the key and the certificate authorities, asks for the caches and says how the controller works.
+// Without a key the controller is off.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if o.KeyFile == "" {
 		return nil, manager.Off{

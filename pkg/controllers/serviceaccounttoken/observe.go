@@ -21,6 +21,7 @@ type caches struct {
 	bundle   *files.File[string]
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, struct{}]
 
 // observe finds the Secret and its ServiceAccount, and which data the Secret lacks.

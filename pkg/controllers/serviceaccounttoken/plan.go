@@ -13,7 +13,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Secret has observed. The objects belong to shared caches. The data of the Secret are no part of it.
+// snapshot is a Secret and the ServiceAccount that it names, as one reconcile has observed them. Observe
+// fills it, prove replaces the account by what was read live, and planSecret reads it. The objects belong to
+// shared caches. The data of the Secret are no part of it.
 type snapshot struct {
 	Secret  *metav1.PartialObjectMetadata // nil if it is gone
 	Lacks   []string                      // data that the Secret lacks, or that are not those that belong there
@@ -88,8 +90,10 @@ func planReference(s snapshot) plan.Plan {
 	return plan.Plan{Why: why, Steps: []plan.Step{plan.Change{Old: s.Account, New: after, Why: why}}}
 }
 
+// isToken reports whether a Secret is for the token of a ServiceAccount.
 func isToken(s *corev1.Secret) bool { return s.Type == corev1.SecretTypeServiceAccountToken }
 
+// accountName is the name of the ServiceAccount that a Secret is for, as its annotation says.
 func accountName(s metav1.Object) string { return s.GetAnnotations()[corev1.ServiceAccountNameKey] }
 
 // accountOf names the ServiceAccount of a Secret.
@@ -98,6 +102,7 @@ func accountOf(s metav1.Object) plan.Ref {
 	return plan.Ref{Kind: kind, Namespace: s.GetNamespace(), Name: accountName(s)}
 }
 
+// accountUID is the uid of that ServiceAccount, if the Secret names it.
 func accountUID(s metav1.Object) types.UID {
 	return types.UID(s.GetAnnotations()[corev1.ServiceAccountUIDKey])
 }

@@ -18,11 +18,13 @@ import (
 // issuer is what the API server knows these tokens by (TOK-19).
 const issuer = "kubernetes/serviceaccount"
 
-// signingKey signs tokens.
+// signingKey signs tokens. It is read from the file of --service-account-private-key-file, and a new file
+// makes a new one.
 type signingKey struct {
 	private crypto.Signer
 	method  jwt.SigningMethod
-	id      string
+	// id is by which API servers find the public key in their files.
+	id string
 }
 
 // parseSigningKey reads a private key, RSA or ECDSA, in PEM (TOK-2).

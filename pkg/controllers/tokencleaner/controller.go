@@ -27,6 +27,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the cache of tokens and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {

@@ -1,4 +1,8 @@
 // Package tokencleaner is the token cleaner: it deletes bootstrap tokens that have expired.
 //
-// A program passes what tokencleaner.New(tokencleaner.Options{}) returns to manager.New. For users, docs/tokencleaner.md says what the controller does.
+// A program passes what tokencleaner.New(tokencleaner.Options{}) returns to manager.New. For users,
+// docs/tokencleaner.md says what the controller does.
+//
+// A key is a Secret with a bootstrap token. Plan deletes it when the token has expired, and waits for that
+// time otherwise. A token of which nobody can tell when it expires goes, too, and the log says so.
 package tokencleaner

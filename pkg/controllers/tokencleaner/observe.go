@@ -15,6 +15,7 @@ type caches struct {
 	secrets informers.Store[*corev1.Secret] // of bootstrap tokens
 }
 
+// newCaches asks for the cache of the Secrets of bootstrap tokens. Other Secrets are not cached.
 func newCaches(f *informers.Factory) (*caches, error) {
 	secrets, err := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)
 	return &caches{secrets}, err

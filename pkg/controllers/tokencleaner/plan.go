@@ -9,7 +9,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Secret has observed.
+// snapshot is a Secret and when its token expires. Observe fills it, without what the Secret holds;
+// planDeletion and the log read it.
 type snapshot struct {
 	Secret     *corev1.Secret // its metadata; nil if it is gone. The metadata belong to a shared cache.
 	Expires    *time.Time     // nil for never
@@ -36,6 +37,7 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	return deletion(s, "it has expired at "+at)
 }
 
+// deletion deletes the Secret in the version that was observed.
 func deletion(s snapshot, why string) plan.Plan {
 	return plan.Plan{Why: "delete the token: " + why, Steps: []plan.Step{
 		plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why},
