@@ -29,8 +29,11 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// annotationPath names an annotation as a field that a cache keeps.
 func annotationPath(key string) string { return "metadata.annotations[" + key + "]" }
 
+// init asks for the caches and says how the controller works. Of Jobs it reads when they were scheduled, when
+// they began and ended, and how.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	cronJobs, err1 := informers.Objects[*batchv1.CronJob](c.Informers)
 	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers,
@@ -79,4 +82,5 @@ func enqueuedByJob(owners informers.Owners[*batchv1.CronJob]) func(before, after
 	}
 }
 
+// kind is that of CronJobs.
 func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("CronJob") }

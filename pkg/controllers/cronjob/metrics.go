@@ -12,6 +12,7 @@ import (
 // collectors are the metrics of this controller.
 type collectors struct{ skew *metrics.Histogram }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() collectors {
 	return collectors{skew: metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: "cronjob_controller", Name: "job_creation_skew_duration_seconds", StabilityLevel: metrics.STABLE,

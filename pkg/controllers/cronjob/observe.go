@@ -25,7 +25,7 @@ type caches struct {
 	zones    sync.Map // time zones by their names, which are files or compiled in
 }
 
-// observe finds the CronJob, its Jobs, and its time zone.
+// observe finds the CronJob, its Jobs, its time zone, and who has the name of the Job that is due.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
 	c := k.cronJobs.Get(r.Key.Namespace, r.Key.Name)
 	if c == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a CronJob has observed. The objects belong to shared caches.
+// snapshot is a CronJob with its Jobs and its time zone, as one reconcile has observed them. Observe fills
+// it; decide, planJobs and reportStatus read it. The objects belong to shared caches.
 type snapshot struct {
 	CronJob   *batchv1.CronJob
 	Jobs      []*batchv1.Job           // that it controls, in any order
@@ -24,7 +25,8 @@ type snapshot struct {
 	Memory    memory                   // of the reconcile before
 }
 
-// memory is what is remembered of a CronJob.
+// memory is what is remembered of a CronJob: what its status does not tell about times that were seen. The
+// function remember makes it of the outcome, and decide reads it.
 type memory struct {
 	Schedule string    // and time zone; empty if nothing is remembered
 	Since    time.Time // times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
@@ -49,6 +51,7 @@ func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	return m
 }
 
+// scheduleOf is by what a changed schedule is noticed: its text and its time zone.
 func scheduleOf(c *batchv1.CronJob) string {
 	if c.Spec.TimeZone == nil {
 		return c.Spec.Schedule
@@ -82,7 +85,8 @@ type warning struct {
 	plan.Event
 }
 
-// decision says what is to become of a CronJob now.
+// decision says what is to become of a CronJob now. The function decide makes it of a snapshot. Observe,
+// planJobs and remember ask for it, each anew: it follows from the snapshot and the time.
 type decision struct {
 	due      time.Time // the latest time of the schedule for which there was no Job; zero if there is none
 	run      time.Time // due, if its Job is to be created now
@@ -91,6 +95,8 @@ type decision struct {
 	warnings []warning
 }
 
+// warn adds an event. Its key tells apart states for which the reason is the same, such as two dates that
+// were missed.
 func (d *decision) warn(key, kind, reason, format string, args ...any) {
 	d.warnings = append(d.warnings, warning{reason + " " + key, plan.Event{Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}})
 }

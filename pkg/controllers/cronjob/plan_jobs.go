@@ -109,6 +109,7 @@ func (s snapshot) active() (active, others []*batchv1.Job) {
 	return active, others
 }
 
+// byName orders Jobs, so that what is decided does not depend on the order of a cache.
 func byName(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }
 
 // recorded reports whether the status has all that there is to know of a finished Job. Only then it may go: otherwise its run could be
@@ -165,6 +166,7 @@ func timeOf(t *metav1.Time) time.Time {
 	return t.Time
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

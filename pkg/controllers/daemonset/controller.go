@@ -44,6 +44,7 @@ func podFields() informers.PodFields {
 	}
 }
 
+// init asks for the caches and says how the controller works. Pods have two indexes, by owner and by node.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err1 := informers.Objects[*appsv1.DaemonSet](c.Informers)
 	revisions, err2 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)

@@ -8,6 +8,7 @@ import (
 // collectors are the metrics of the controller's own (DS-91).
 type collectors struct{ stale *metrics.CounterVec }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() collectors {
 	return collectors{metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "daemonset_controller_stale_sync_skips_total", StabilityLevel: metrics.ALPHA,
@@ -22,6 +23,7 @@ func (c collectors) register(register func(...metrics.Registerable)) {
 	c.stale.WithLabelValues("apps", "daemonsets")
 }
 
+// countStale counts a reconcile that was put off because the cache of a resource lacks own writes.
 func (c collectors) countStale(r schema.GroupResource) {
 	c.stale.WithLabelValues(r.Group, r.Resource).Inc()
 }

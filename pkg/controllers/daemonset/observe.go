@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // caches are what the controller reads.

@@ -45,6 +45,8 @@ type setEligibility struct {
 // node, are there as many classes as nodes.
 const mostClasses = 20_000
 
+// newEligibilityCache returns an empty one. The function finds DaemonSets in their cache, to notice which are
+// gone.
 func newEligibilityCache(comparisons bool, get func(namespace, name string) *appsv1.DaemonSet) *eligibilityCache {
 	return &eligibilityCache{comparisons: comparisons, get: get, sets: map[plan.Key]*setEligibility{}}
 }
@@ -73,6 +75,7 @@ func (j *eligibilityCache) sweep() {
 	j.kept = len(j.sets)
 }
 
+// forget drops what is remembered for a DaemonSet that is gone.
 func (j *eligibilityCache) forget(key plan.Key) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -53,7 +53,8 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
 }
 
-// planner makes a plan.
+// planner makes a plan. It is given a view, and gathers steps and reasons while it goes through revisions and
+// nodes. It lives for one call of planDaemonSet.
 type planner struct {
 	view
 	now    time.Time
@@ -70,14 +71,18 @@ type planner struct {
 	notes       []string
 }
 
+// say adds to the reasons that people read.
 func (w *planner) say(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
+// requeueAfter has the DaemonSet reconciled again after that time, or at once if it is over. The soonest wish
+// counts.
 func (w *planner) requeueAfter(d time.Duration) {
 	w.requeue = plan.Sooner(w.requeue, max(0, d))
 }
 
+// why says what is planned, or what is waited for if nothing is.
 func (w *planner) why() string {
 	if len(w.notes) == 0 {
 		return w.waiting()

@@ -18,7 +18,8 @@ const (
 	forgiven     = 30 * time.Minute // after which a node begins anew
 )
 
-// memory is what is remembered of a DaemonSet from one reconcile to the next: which failed pods were deleted.
+// memory is what is remembered of a DaemonSet from one reconcile to the next: which failed pods were deleted,
+// by node. Its method see reads it and returns the next one, which the decision carries and remember keeps.
 type memory struct {
 	Generation int64 // that was observed; a newer one may have mended what made the pods fail
 	Failures   map[string]failure

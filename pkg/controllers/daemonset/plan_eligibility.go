@@ -34,6 +34,8 @@ type nodeRules struct {
 	readName bool     // the name of the node counts
 }
 
+// newNodeRules reads the template of a DaemonSet once for all nodes, and notes which labels of nodes can make
+// a difference.
 func newNodeRules(d *appsv1.DaemonSet, comparisons bool) *nodeRules {
 	spec := d.Spec.Template.Spec
 	spec.Tolerations = withTolerations(spec.Tolerations, spec.HostNetwork)

@@ -60,6 +60,8 @@ func (s snapshot) nodeless(on map[string][]*corev1.Pod) map[string][]*corev1.Pod
 	return all
 }
 
+// placeOn decides about the pods of one node: it deletes those that may not be there, creates one that is
+// missing, and leaves one where there are several.
 func (w *planner) placeOn(n node, pods []*corev1.Pod) {
 	if n.Eligibility == excluded {
 		for _, p := range pods {

@@ -20,6 +20,7 @@ const templateGeneration = "pod-template-generation"
 // hashLabel is the label of pods and revisions with the hash of the template.
 const hashLabel = appsv1.DefaultDaemonSetUniqueLabelKey
 
+// kind is that of DaemonSets.
 func kind() schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind("DaemonSet") }
 
 // newPod is what the DaemonSet's template makes for a node (DS-25). The scheduler binds it (DS-26).
@@ -100,6 +101,7 @@ func byRank(a, b *corev1.Pod) int {
 	)
 }
 
+// unassigned puts pods that have no node yet after those that have one.
 func unassigned(p *corev1.Pod) int {
 	if p.Spec.NodeName == "" {
 		return 1

@@ -24,6 +24,8 @@ type revisions struct {
 	old        []*appsv1.ControllerRevision
 }
 
+// findRevisions tells the revisions of the present template from earlier ones. If several have it, byUse says
+// which one stays, and the others are duplicates.
 func findRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r revisions) {
 	if r.data, r.problem = history.Data(&d.Spec.Template); r.problem != nil {
 		return r
@@ -92,6 +94,7 @@ func (w *planner) keepRevisions() bool {
 	return true
 }
 
+// createRevision has a revision created for the present template.
 func (w *planner) createRevision() {
 	name, hash := newRevisionName(w.Set)
 	revision, err := history.New(w.Set, kind(), &w.Set.Spec.Template, history.Next(w.revisions.old))
@@ -179,6 +182,7 @@ type present struct {
 	generation string          // how often the template was changed; empty if nobody counts it
 }
 
+// presentOf finds out how pods of the present template are recognised.
 func presentOf(d *appsv1.DaemonSet, r revisions) (p present) {
 	if r.current != nil {
 		p.hash = hashOf(r.current)

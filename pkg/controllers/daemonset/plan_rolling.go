@@ -69,6 +69,7 @@ func (w *planner) pairs() (all []pair, taken budget) {
 	return all, taken
 }
 
+// pairOn finds the pods of one node that a rolling update is about.
 func (w *planner) pairOn(n node) pair {
 	at := pair{node: n}
 	for _, p := range w.on[n.Name] {
@@ -110,6 +111,7 @@ func (w *planner) complete() bool {
 	return true
 }
 
+// available reports whether a pod, which may be nil, counts as available.
 func (w *planner) available(p *corev1.Pod) bool {
 	return p != nil && !podutil.Finished(p) && podutil.Available(p, w.Set.Spec.MinReadySeconds, w.now)
 }

@@ -42,7 +42,8 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	return p
 }
 
-// counts are the numbers of a status.
+// counts are the numbers of a status. The method count makes them of a view; the status is written of them,
+// and they tell when to look again.
 type counts struct {
 	desired, current, misscheduled int
 	ready, available, updated      int
@@ -88,6 +89,7 @@ func (s *view) count(now time.Time) (c counts) {
 	return c
 }
 
+// status returns the status with these numbers. Its conditions are not ours, and stay.
 func (s *view) status(c counts) appsv1.DaemonSetStatus {
 	return appsv1.DaemonSetStatus{
 		DesiredNumberScheduled: int32(c.desired),

@@ -13,7 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a DaemonSet has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a DaemonSet has observed. Observe fills it, and newView sorts it out for
+// plan and report. The objects belong to shared caches.
 type snapshot struct {
 	Set *appsv1.DaemonSet
 	// Pods are those that the set controls, by its uid, and the orphans of its namespace. Others do no harm.
@@ -32,7 +33,8 @@ type snapshot struct {
 	Memory *memory
 }
 
-// decision is what the plan has worked out for the report and the memory.
+// decision is what the plan has worked out: the set's pods and revisions sorted out, for the report, and what
+// is to be remembered. planSet makes it.
 type decision struct {
 	derived
 	// Backoff says until when the failed pods of a node are left alone, for nodes where they are.
@@ -40,7 +42,7 @@ type decision struct {
 	Remembered *memory // from now on; nil for nothing
 }
 
-// view is a snapshot and what it means.
+// view is a snapshot and what it means. Planner and report are methods of it or hold one.
 type view struct {
 	snapshot
 	decision
@@ -74,6 +76,7 @@ func newView(now time.Time, of snapshot) view {
 	return s
 }
 
+// derive sorts out pods and revisions. If the selector makes no sense, it finds nothing but that.
 func (s *view) derive() {
 	s.derived = derived{}
 	selector, err := plan.Selector(s.Set.Spec.Selector)

@@ -29,6 +29,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Of pods it reads what readiness depends on.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	deployments, err1 := informers.Objects[*appsv1.Deployment](c.Informers)
 	sets, err2 := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)

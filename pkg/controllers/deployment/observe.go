@@ -15,12 +15,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// memory is what is remembered of a Deployment from one reconcile to the next.
+// memory is what is remembered of a Deployment from one reconcile to the next. Observe renews the matches and
+// hands both to the snapshot; remembered keeps what the rollout has made of that.
 type memory struct {
+	// Matches say which ReplicaSets have the present template. They save time and change no answer.
 	Matches templateMatches
-	Seen    lastSeen
+	// Seen is how far the rollout had come, for the deadline of its progress.
+	Seen lastSeen
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // caches are what the controller reads.
@@ -30,6 +34,7 @@ type caches struct {
 	pods        informers.PodCache
 	tracker     reconcile.Tracker
 
+	// terminatingUncounted says that the status does not tell how many pods are terminating.
 	terminatingUncounted bool
 }
 

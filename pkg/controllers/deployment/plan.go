@@ -43,7 +43,8 @@ func planRollout(now time.Time, s snapshot) (*rollout, plan.Plan) {
 	return r, r.plan()
 }
 
-// snapshot is what one reconcile of a Deployment has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a Deployment has observed. Observe fills it, and sortOut makes a rollout
+// of it, which plan and report read. The objects belong to shared caches.
 type snapshot struct {
 	Deployment *appsv1.Deployment
 	// ReplicaSets are those controlled by the Deployment's uid and the orphans of its namespace. Others do no harm.

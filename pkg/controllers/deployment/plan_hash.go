@@ -29,6 +29,7 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(&bareA, &bareB)
 }
 
+// sameLabels compares labels, but for the hash.
 func sameLabels(a, b map[string]string) bool {
 	return containsLabels(a, b) && containsLabels(b, a)
 }

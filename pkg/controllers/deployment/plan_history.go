@@ -50,11 +50,13 @@ func (r *rollout) cleanUp() {
 	}
 }
 
+// unnumbered reports whether the revision of a ReplicaSet is no number.
 func unnumbered(s *set) bool {
 	_, ok := revisionOf(s.ReplicaSet)
 	return !ok
 }
 
+// byRevision orders ReplicaSets by their revisions, the oldest first.
 func byRevision(a, b *set) int {
 	m, _ := revisionOf(a.ReplicaSet)
 	n, _ := revisionOf(b.ReplicaSet)

@@ -110,6 +110,7 @@ func (s *set) annotate(key, value string) {
 	draft.Annotations[key] = value
 }
 
+// has reports whether a map has a key, whatever its value is.
 func has(m map[string]string, key string) bool {
 	_, ok := m[key]
 	return ok

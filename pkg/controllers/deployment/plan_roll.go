@@ -111,8 +111,10 @@ func ails(rs *appsv1.ReplicaSet) bool {
 // holding is a ReplicaSet in the arithmetic of a rolling update.
 type holding struct{ size, available int64 }
 
+// holding returns how many pods a ReplicaSet should have and how many are available.
 func (s *set) holding() holding { return holding{s.size, s.available} }
 
+// holdings returns the same for several, in their order.
 func holdings(sets []*set) []holding {
 	all := make([]holding, len(sets))
 	for i, s := range sets {
@@ -177,6 +179,7 @@ func (r *rollout) fills(pods int64) bool {
 	return r.large() && pods >= (r.surge+r.unavailable)/batchShare
 }
 
+// large reports whether a rollout moves in batches.
 func (r *rollout) large() bool { return r.surge+r.unavailable >= 2*batchShare }
 
 // linger returns how long to wait for more old pods to be dispensable: never longer than lingerTime after the first

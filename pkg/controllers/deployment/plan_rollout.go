@@ -17,8 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// rollout is the decision about a Deployment: its snapshot sorted out, and what one reconcile makes of it. It lives for
-// that reconcile.
+// rollout is the decision about a Deployment: its snapshot sorted out, and what one reconcile makes of it.
+// sortOut makes it, the courses add to it, and report and memory read it. It lives for that reconcile.
 type rollout struct {
 	snapshot
 	d           *appsv1.Deployment
@@ -124,6 +124,7 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
+// newSet returns a ReplicaSet with its pods counted, and no change yet.
 func newSet(rs *appsv1.ReplicaSet, c counted) *set {
 	size := number(rs.Spec.Replicas)
 	return &set{ReplicaSet: rs, size: size, pods: c.Pods, counts: c.Counts, available: min(int64(c.Counts.Available), size)}
@@ -135,6 +136,7 @@ type counted struct {
 	Counts podutil.Counts
 }
 
+// countPods counts the pods of a ReplicaSet that match its selector.
 func countPods(rs *appsv1.ReplicaSet, pods []*corev1.Pod, now time.Time) counted {
 	mine := selected(rs, pods)
 	return counted{mine, podutil.Count(mine, rs.Spec.MinReadySeconds, now)}
@@ -184,6 +186,7 @@ func (r *rollout) sets() []*set {
 // total is the sum of all sizes.
 func (r *rollout) total() int64 { return sizes(r.sets()) }
 
+// sizes adds up the sizes of ReplicaSets.
 func sizes(sets []*set) (sum int64) {
 	for _, s := range sets {
 		sum += s.size
@@ -223,7 +226,8 @@ func (r *rollout) resize(s *set, size int64) {
 	r.say("scale %s ReplicaSet %s from %d to %d", age, s.Name, s.size, size)
 }
 
-// plan puts together what was decided. The changes of one ReplicaSet are one step.
+// plan puts together what was decided: first adoptions and releases, then the changes of ReplicaSets, then
+// what follows them. The changes of one ReplicaSet are one step.
 func (r *rollout) plan() plan.Plan {
 	steps := slices.Clone(r.ownership)
 	for _, s := range r.sets() {
@@ -256,6 +260,7 @@ func number(n *int32) int64 {
 	return max(0, int64(*n))
 }
 
+// pointer returns a number as a spec has it.
 func pointer(n int64) *int32 {
 	small := fit(n)
 	return &small

@@ -225,6 +225,7 @@ func (r *rollout) note(s *set) {
 	s.annotate(maximumAnnotation, maximum)
 }
 
+// sizing returns the two annotations of a ReplicaSet that say what its size was made for.
 func (r *rollout) sizing() (desired, maximum string) {
 	return strconv.FormatInt(r.replicas, 10), strconv.FormatInt(int64(fit(r.replicas+r.surge)), 10)
 }

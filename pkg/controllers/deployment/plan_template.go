@@ -54,6 +54,8 @@ func (m templateMatches) newName(d *appsv1.Deployment) (name, hash string) {
 	return newName(d)
 }
 
+// collisionsOf returns the count of collisions in the status; -1 for none, which is another name than that of
+// zero.
 func collisionsOf(d *appsv1.Deployment) int32 {
 	if d.Status.CollisionCount == nil {
 		return -1

@@ -236,6 +236,7 @@ func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCond
 	return append(drop(list, c.Type), c)
 }
 
+// find returns the condition of a type, nil if there is none. It is part of the list.
 func find(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
 	for i := range list {
 		if list[i].Type == t {
@@ -245,6 +246,7 @@ func find(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType) *
 	return nil
 }
 
+// drop takes the condition of a type off the list.
 func drop(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType) []appsv1.DeploymentCondition {
 	return slices.DeleteFunc(list, func(c appsv1.DeploymentCondition) bool { return c.Type == t })
 }
@@ -257,10 +259,12 @@ func reasonOf(list []appsv1.DeploymentCondition) string {
 	return ""
 }
 
+// progressing makes a condition Progressing, without its times.
 func progressing(status corev1.ConditionStatus, reason, format string, args ...any) appsv1.DeploymentCondition {
 	return condition(appsv1.DeploymentProgressing, status, reason, fmt.Sprintf(format, args...))
 }
 
+// condition makes a condition without its times, which put sets.
 func condition(t appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: t, Status: status, Reason: reason, Message: message}
 }

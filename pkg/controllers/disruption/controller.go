@@ -29,6 +29,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the two queues work. They share the caches.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
@@ -65,6 +66,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	), nil
 }
 
+// newCaches asks for budgets, for pods with an index by labels, and for the workloads that may own pods.
 func newCaches(f *informers.Factory) (*caches, error) {
 	budgets, err1 := informers.Budgets(f)
 	pods, err2 := informers.PodsByLabels(f, informers.PodFields{

@@ -35,16 +35,21 @@ type caches struct {
 	large     int           // pods that are looked at, from which on a budget counts as large
 }
 
-// memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
+// memory is what is remembered of a budget from one reconcile to the next: what was seen and said. Observe
+// reads it and makes the next one, to which remember adds what was said.
 type memory struct {
 	Selected *selection // of a large budget
-	Scales   map[types.UID]liveScale
-	Doubts   *doubts
-	Said     notes
-	Retries  int
+	// Scales are what the API server has answered about owners that no cache has, by their uids.
+	Scales map[types.UID]liveScale
+	// Doubts are the pods that may be gone although a cache shows them.
+	Doubts *doubts
+	Said   notes
+	// Retries are reconciles in a row that could not calculate the status.
+	Retries int
 }
 
 type (
+	// request and observation are those of the queue of budgets.
 	request     = reconcile.Request[memory]
 	observation = reconcile.Observation[snapshot, memory]
 )
@@ -219,6 +224,7 @@ func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pod
 	return alive
 }
 
+// named returns the name of the object that has changed.
 func named(c reconcile.Change) string {
 	if c.After != nil {
 		return c.After.GetName()

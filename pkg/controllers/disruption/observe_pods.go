@@ -12,7 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// podMemory is what is remembered of a pod from one reconcile to the next.
+// podMemory is what is remembered of a pod from one reconcile to the next, so that an event about overlapping
+// budgets comes once.
 type podMemory struct {
 	Said []string // the names of the budgets that an event has named
 }
@@ -57,6 +58,7 @@ func (k *caches) enqueuedPod(before, after plan.Object) []plan.Key {
 	return informers.Itself(before, after)
 }
 
+// overlapping reports whether several budgets select a pod.
 func (k *caches) overlapping(p *corev1.Pod) bool {
 	return len(k.budgets.Selecting(p.Namespace, p.Labels)) > 1
 }

@@ -30,7 +30,8 @@ type mapper interface {
 	HasSubresource(ctx context.Context, of client.Mapping, name string) (bool, error)
 }
 
-// liveScale is what the API server has answered about an owner.
+// liveScale is what the API server has answered about an owner that no cache has. The memory keeps it for a
+// few seconds.
 type liveScale struct {
 	Replicas int32
 	Error    string // of an owner that has no scale; empty if it has one
@@ -129,6 +130,8 @@ func (k *scaling) cached(ref *metav1.OwnerReference) (scale.Workload, bool) {
 	return w, true
 }
 
+// isDeployment reports whether a reference is to a Deployment, of the present group or of an earlier one. The
+// reference may be nil.
 func isDeployment(ref *metav1.OwnerReference) bool {
 	if ref == nil {
 		return false
@@ -201,6 +204,7 @@ type workload struct {
 	by       types.UID         // of its controller
 }
 
+// workloadOf returns what budgets look at in a workload.
 func workloadOf(o plan.Object) workload {
 	w := workload{by: controllerOf(o)}
 	of, _ := scale.Of(o)

@@ -13,7 +13,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a budget has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a budget has observed: what its pods add up to, and not the pods, because
+// they may be many. Observe fills it; planEvents and reportStatus read it. The objects belong to shared
+// caches.
 type snapshot struct {
 	Budget *policyv1.PodDisruptionBudget
 	// SelectorError is what is wrong with the selector (DIS-11). The rest is then empty.
@@ -40,7 +42,8 @@ type ownersScale struct {
 	Stale    time.Duration // until what was remembered has to be asked again; zero if nothing was remembered
 }
 
-// notes are what is said in events when it changes (DIS-53).
+// notes are what is said in events when it changes (DIS-53). They are the decision: planEvents makes them,
+// and the memory keeps them.
 type notes struct {
 	NoPods    bool
 	Unmanaged bool

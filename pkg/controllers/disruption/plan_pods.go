@@ -15,7 +15,7 @@ import (
 // staleAfter is how long a pod may say that it is about to be disrupted (DIS-34).
 const staleAfter = 2 * time.Minute
 
-// podSnapshot is what one reconcile of a pod has observed.
+// podSnapshot is what one reconcile of a pod has observed. observePod fills it, and planPod reads it.
 type podSnapshot struct {
 	Pod     *corev1.Pod
 	Budgets []string // the names of the budgets that select it, if there is more than one

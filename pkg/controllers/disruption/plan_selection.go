@@ -89,6 +89,7 @@ func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 	return after
 }
 
+// lookAt returns what counts of a pod.
 func lookAt(p *corev1.Pod) selectedPod {
 	return selectedPod{Ready: healthy(p), Owner: controllerOf(p)}
 }
@@ -104,6 +105,7 @@ func controllerOf(o metav1.Object) types.UID {
 	return ""
 }
 
+// one is how much a pod adds to a count.
 func one(b bool) int {
 	if b {
 		return 1
@@ -111,6 +113,7 @@ func one(b bool) int {
 	return 0
 }
 
+// add counts a pod that is selected from now on.
 func (c *counts) add(p *corev1.Pod) {
 	c.Pods++
 	c.Ready += one(healthy(p))
@@ -127,6 +130,7 @@ func (c *counts) add(p *corev1.Pod) {
 	c.Owners[ref.UID] = o
 }
 
+// remove takes a pod out of the counts, as it was when it was counted.
 func (c *counts) remove(p selectedPod) {
 	c.Pods--
 	c.Ready -= one(p.Ready)

@@ -117,6 +117,7 @@ func failSafe(now time.Time, b *policyv1.PodDisruptionBudget, why string) policy
 	return after
 }
 
+// setCondition sets the one condition of a budget, which is about the generation that was observed.
 func setCondition(now time.Time, s *policyv1.PodDisruptionBudgetStatus, c metav1.Condition) {
 	c.Type, c.ObservedGeneration, c.LastTransitionTime = policyv1.DisruptionAllowedCondition, s.ObservedGeneration, metav1.NewTime(now)
 	meta.SetStatusCondition(&s.Conditions, c)

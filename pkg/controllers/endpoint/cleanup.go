@@ -40,6 +40,8 @@ func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
 	})}, nil
 }
 
+// cleanup is the runner that takes the controller's place while it is off. It has no caches: it lists what
+// there is to delete.
 type cleanup struct {
 	client   client.Client
 	executor *executor.Executor

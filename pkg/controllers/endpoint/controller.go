@@ -32,6 +32,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Of pods it reads what their addresses and
+// readiness depend on.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	services, err1 := informers.Services(c.Informers, "spec")
 	stored, err2 := informers.Objects[*corev1.Endpoints](c.Informers)

@@ -31,14 +31,19 @@ type caches struct {
 // at all.
 const largeService = 200
 
-// memory is what is remembered of a service from one reconcile to the next.
+// memory is what is remembered of a service: which changes of pods a write has told of, and what was found of
+// the pods. The first is for the trigger time, the second saves work. The functions remember and observe make
+// and read it.
 type memory struct {
+	// Times are when the service was created and the readiness of its pods has last changed, as writes have
+	// told.
 	Times   *endpoints.Times
 	Service string           // the uid and version of the service when its pods were found
 	Found   found            // nil: all pods must be looked at
 	Untold  *endpoints.Times // the Times before, which still hold if the write fails; nil for none, and in what was committed
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the service, its pods and its Endpoints.

@@ -24,7 +24,8 @@ const (
 	truncated      = "truncated"
 )
 
-// snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
+// snapshot is a service, its Endpoints and its pods, as one reconcile has observed them. Observe fills it,
+// and planEndpoints reads it. The objects belong to shared caches.
 type snapshot struct {
 	Key       plan.Key
 	Service   *corev1.Service   // nil: there is none
@@ -100,6 +101,7 @@ func endpointsToDelete(listed []metav1.PartialObjectMetadata) (all []plan.Object
 	return all
 }
 
+// isLeaderRecord reports whether Endpoints are the record of an old leader election, which others keep.
 func isLeaderRecord(o metav1.Object) bool {
 	_, is := o.GetAnnotations()[leaderRecord]
 	return is
@@ -113,6 +115,7 @@ type wanted struct {
 	pods      int // that are in the subsets
 }
 
+// String says in words, for the explanation, how many pods and addresses there are, and what is left out.
 func (w wanted) String() string {
 	text := fmt.Sprintf("%d pods, %d addresses", w.pods, w.kept)
 	if w.kept < w.all {

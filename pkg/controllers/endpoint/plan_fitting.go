@@ -65,6 +65,7 @@ func heldOf(entries found, stored *corev1.Endpoints) []bool {
 	return held
 }
 
+// compareIDs orders entries by address and then by the uid of the pod.
 func compareIDs(a, b *endpoints.Entry) int {
 	if c := cmp.Compare(a.Address.IP, b.Address.IP); c != 0 {
 		return c

@@ -9,8 +9,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// found is what was found of the pods of a service: an entry for each pod that has a place in its Endpoints, in order. The first are those
-// of pods without an address of the service's family, which have none. It is never changed.
+// found is what was found of the pods of a service: an entry for each pod that has a place in its Endpoints,
+// in order. The first are those of pods without an address of the service's family, which have none. It is
+// the decision of the controller: Plan makes it, and the memory keeps that of a large service. It is never
+// changed.
 type found []*endpoints.Entry
 
 // findAddresses looks at pods, and puts what it finds among what was found of the others before.

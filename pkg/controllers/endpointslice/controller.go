@@ -31,6 +31,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. A slice that somebody has edited is looked at
+// after a while, so that two writers do not chase each other.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
 	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode))

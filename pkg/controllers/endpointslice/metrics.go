@@ -26,6 +26,8 @@ type collectors struct {
 	known  map[plan.Key]string // the traffic distribution that is in effect, by service
 }
 
+// newCollectors makes the metrics. The function says whether a service exists, so that one that is gone does
+// not count.
 func newCollectors(exists func(plan.Key) bool) *collectors {
 	const subsystem = "endpoint_slice_controller"
 	return &collectors{
@@ -50,6 +52,7 @@ func (c *collectors) all() []metrics.Registerable {
 	return append(c.All(), c.changed, c.syncs, c.services)
 }
 
+// stale counts a reconcile that was put off because a cache lacks own writes.
 func (c *collectors) stale(schema.GroupResource) { c.syncs.WithLabelValues("stale").Inc() }
 
 // applied counts what became of a plan.
@@ -104,6 +107,7 @@ func (c *collectors) itself(before, after plan.Object) []plan.Key {
 	return keys
 }
 
+// forget no longer counts a service that is gone.
 func (c *collectors) forget(key plan.Key) {
 	c.Forget(key)
 	c.distributed(key, "")

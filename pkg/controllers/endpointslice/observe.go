@@ -25,8 +25,10 @@ type caches struct {
 	large    int // pods from which on it is remembered of a service what its slices were compared with
 }
 
-// memory is what is remembered of a service from one reconcile to the next.
+// memory is what is remembered of a service from one reconcile to the next. Observe makes it, and remember
+// keeps it, or what was remembered before if a write has failed.
 type memory struct {
+	// Times are what writes have told of, for the trigger time.
 	Times   *endpoints.Times
 	Hinted  bool     // it asked for topology hints
 	Checked *checked // what its slices were compared with; nil if all must be compared again
@@ -55,6 +57,7 @@ func remember(_ time.Time, _ snapshot, _ struct{}, seen *memory, did, _ plan.Out
 	return &after, true
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the service, its pods with the zones of their nodes, and its slices.
@@ -138,6 +141,7 @@ func (k *caches) zones(pods []*corev1.Pod) map[string]string {
 	return zones
 }
 
+// allNodes returns the nodes that the cache has.
 func (k *caches) allNodes() (nodes []*corev1.Node) {
 	for _, name := range k.nodes.Names() {
 		if n := k.nodes.Get(name); n != nil {

@@ -16,9 +16,11 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
+// managedBy is the label by which the controller knows its slices.
 const managedBy = "endpointslice-controller.k8s.io"
 
-// snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a service has observed. Observe fills it; planSlices and the metrics read
+// it. The objects belong to shared caches.
 type snapshot struct {
 	Key     plan.Key
 	Service *corev1.Service              // nil: there is none
@@ -95,6 +97,7 @@ func mirrored(o *discoveryv1.EndpointSlice) bool {
 	return o.Labels[discoveryv1.LabelManagedBy] == "endpointslicemirroring-controller.k8s.io"
 }
 
+// ours reports whether a slice has the label of this controller.
 func ours(o *discoveryv1.EndpointSlice) bool {
 	return o.Labels[discoveryv1.LabelManagedBy] == managedBy
 }
@@ -115,10 +118,12 @@ func (s snapshot) mine() (all []*discoveryv1.EndpointSlice) {
 	return all
 }
 
+// isMine reports whether a slice is the controller's, belongs to the service and stays.
 func (s snapshot) isMine(o *discoveryv1.EndpointSlice) bool {
 	return ours(o) && o.DeletionTimestamp == nil && metav1.IsControlledBy(o, s.Service)
 }
 
+// sortSlices sorts the slices by name and address family, and leaves out those of other controllers.
 func sortSlices(s snapshot) sortedSlices {
 	sorted := sortedSlices{ours: map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}}
 	all := slices.Clone(s.Slices)

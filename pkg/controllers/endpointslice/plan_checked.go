@@ -22,6 +22,7 @@ type checked struct {
 	News    []string                   // pods that were in no slice then
 }
 
+// checkedSlice is what is remembered of one slice: in which version, and with which pods, it was right.
 type checkedSlice struct {
 	Version string
 	Names   []string // of its pods, sorted
@@ -73,6 +74,7 @@ func (c *checked) news(changed map[string]bool, now []*discoveryv1.EndpointSlice
 	return n, true
 }
 
+// add adds names of pods that may have changed.
 func (n news) add(lists ...[]string) {
 	for _, names := range lists {
 		for _, name := range names {
@@ -81,6 +83,7 @@ func (n news) add(lists ...[]string) {
 	}
 }
 
+// hasAny reports whether a slice has one of the pods.
 func (s checkedSlice) hasAny(names map[string]bool) bool {
 	for name := range names {
 		if _, has := slices.BinarySearch(s.Names, name); has {

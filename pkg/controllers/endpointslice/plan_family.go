@@ -105,6 +105,7 @@ func (f *family) why() string {
 	return fmt.Sprintf("%s: %d to create, %d to change, %d to delete", f.name, len(c.Create), len(c.Update), len(c.Delete))
 }
 
+// String says in words how many endpoints a family has, and in how many slices.
 func (f *family) String() string {
 	n, count := 0, len(f.unchanged)+len(f.changes.Create)+len(f.changes.Update)
 	create, update := f.lists()

@@ -50,6 +50,7 @@ func cpuByZone(nodes []*corev1.Node) map[string]int64 {
 	return cpu
 }
 
+// countsForTopology reports whether the CPU of a node counts: it is ready, and not for the control plane.
 func countsForTopology(n *corev1.Node) bool {
 	_, controlPlane := n.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := n.Labels["node-role.kubernetes.io/master"]
@@ -84,6 +85,7 @@ func (f *family) hint(s snapshot) {
 	f.dropNeedless()
 }
 
+// disabled adds the event that there are no hints, and why.
 func (f *family) disabled(why string) {
 	f.events = append(f.events, plan.Event{
 		Type: corev1.EventTypeWarning, Reason: "TopologyAwareHintsDisabled", Message: fmt.Sprintf("%s, addressType: %s", why, f.name),
@@ -269,12 +271,15 @@ func (t *topology) remove() {
 	}
 }
 
+// hintFor is the hint that an endpoint is for clients of a zone.
 func hintFor(zone string) *discoveryv1.EndpointHints {
 	return &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
 }
 
+// ready reports whether an endpoint says that it is ready.
 func ready(e *discoveryv1.Endpoint) bool { return is(e.Conditions.Ready, true) }
 
+// hasHints reports whether any endpoint of a slice has hints.
 func hasHints(s *discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
 }

@@ -16,6 +16,8 @@ type draft struct {
 	changed   bool
 }
 
+// own makes the list of endpoints the draft's own before it is changed: until then it is that of a cached
+// slice.
 func (d *draft) own() {
 	if !d.changed {
 		d.endpoints, d.changed = slices.Clone(d.endpoints), true
@@ -238,6 +240,7 @@ func (p *packing) dissolve(g *group, at int) {
 	}
 }
 
+// roomiest returns the slice with the fewest endpoints.
 func (p *packing) roomiest(g *group) *draft {
 	return slices.MinFunc(g.drafts, func(a, b *draft) int { return cmp.Compare(len(a.endpoints), len(b.endpoints)) })
 }

@@ -181,6 +181,7 @@ func (m *members) shows(e *discoveryv1.Endpoint, of *member, family discoveryv1.
 		says(e.Hostname, endpoints.Hostname(m.service, p)) && m.hasAddresses(e, of, family)
 }
 
+// hasAddresses reports whether an endpoint has just the addresses of the pod in the family.
 func (m *members) hasAddresses(e *discoveryv1.Endpoint, of *member, family discoveryv1.AddressType) bool {
 	if ips := of.pod.Status.PodIPs; len(e.Addresses) == 1 && len(ips) == 1 && e.Addresses[0] == ips[0].IP {
 		return true // the server has seen to it that it is of the family
@@ -189,6 +190,7 @@ func (m *members) hasAddresses(e *discoveryv1.Endpoint, of *member, family disco
 	return slices.Equal(want.Addresses, e.Addresses)
 }
 
+// is reports whether an optional condition is the one that is wanted; one that is missing is not.
 func is(has *bool, want bool) bool { return has != nil && *has == want }
 
 // says reports whether an optional text is the one that is wanted; "" stands for none.

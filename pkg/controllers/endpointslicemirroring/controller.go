@@ -33,6 +33,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. A slice that somebody has edited is looked at
+// after a while, so that two writers do not chase each other.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	stored, err1 := informers.Objects[*corev1.Endpoints](c.Informers, "subsets", "metadata.annotations")
 	services, err2 := informers.Services(c.Informers, "spec.selector")

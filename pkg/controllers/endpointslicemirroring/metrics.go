@@ -18,6 +18,8 @@ type collectors struct {
 	duration *metrics.HistogramVec
 }
 
+// newCollectors makes the metrics. The function says whether Endpoints are still mirrored, so that those of
+// others no longer count.
 func newCollectors(exists func(plan.Key) bool) *collectors {
 	const subsystem = "endpoint_slice_mirroring_controller"
 	return &collectors{

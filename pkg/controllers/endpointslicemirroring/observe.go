@@ -20,11 +20,13 @@ type caches struct {
 	most      int // addresses of a subset that are mirrored
 }
 
-// memory is what is remembered of mirrored Endpoints from one reconcile to the next.
+// memory is the version of the mirrored Endpoints at the last reconcile. It is compared in Observe, so that
+// events about what is not mirrored come once for each change.
 type memory struct {
 	Version string // their resourceVersion
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the Endpoints, the service and the slices of a name (ESM-8).

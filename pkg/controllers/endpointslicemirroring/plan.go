@@ -28,7 +28,8 @@ const (
 	wrongMessage = "Skipped %d invalid IP addresses when mirroring to EndpointSlices"
 )
 
-// snapshot is what one reconcile of Endpoints has observed. The objects belong to shared caches.
+// snapshot is what goes by one name: Endpoints, Service and slices. Observe fills it; planMirror and the
+// metrics read it. The objects belong to shared caches.
 type snapshot struct {
 	Key       plan.Key
 	Endpoints *corev1.Endpoints            // nil: there are none
@@ -101,14 +102,15 @@ func mirrorable(o metav1.Object) bool {
 	return !leader && o.GetLabels()[discoveryv1.LabelSkipMirror] != "true"
 }
 
-// wanted is a slice that must exist.
+// wanted is a slice that must exist, before it is known which stored one takes its place.
 type wanted struct {
 	family    discoveryv1.AddressType
 	ports     []discoveryv1.EndpointPort
 	endpoints []discoveryv1.Endpoint
 }
 
-// skips counts addresses that are not mirrored.
+// skips counts addresses that are not mirrored, because they are no addresses, or more than one subset may
+// have. Events and metrics tell of them.
 type skips struct{ invalid, surplus int }
 
 // events tell of what is not mirrored (ESM-15, ESM-16).
@@ -161,6 +163,7 @@ func mirror(o *corev1.Endpoints, most int) (all []*wanted, skipped skips) {
 	return all, skipped
 }
 
+// portsOf returns the ports of a subset as slices have them.
 func portsOf(ports []corev1.EndpointPort) (all []discoveryv1.EndpointPort) {
 	for _, p := range ports {
 		all = append(all, endpoints.SlicePort(p.Name, p.Port, p.Protocol, p.AppProtocol))

@@ -31,6 +31,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Its clients have as many requests as all those
+// of the original together.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	clients, err := c.Clients.Faster(bucketsOfOriginal, bucketsOfOriginal)
 	if err != nil {
@@ -71,6 +73,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // bucketsOfOriginal is how many limits of requests the original has, one for each API that it uses; ours share one of that size (HPA-66).
 const bucketsOfOriginal = 5
 
+// newCaches asks for the caches. Of pods it reads what readiness, their start and their requests depend on.
 func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 	autoscalers, err1 := informers.Objects[*autoscalingv2.HorizontalPodAutoscaler](f)
 	pods, err2 := informers.PodsByLabels(f, informers.PodFields{
@@ -142,6 +145,7 @@ func (r schedule) wait(now time.Time, namespace string) time.Duration {
 	return left
 }
 
+// phase is how much of a period it takes until it is the turn of a namespace. It follows from the name.
 func (r schedule) phase(namespace string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))

@@ -28,6 +28,7 @@ type collectors struct {
 	known map[plan.Key]bool
 }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() *collectors {
 	const subsystem = "horizontal_pod_autoscaler_controller"
 	buckets := metrics.ExponentialBuckets(0.001, 2, 15)
@@ -59,6 +60,7 @@ func (c *collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.reconciled, c.took, c.computed, c.computing, c.desired, c.lag, c.number, c.stale}
 }
 
+// countStale counts an evaluation that was put off because the cache of a resource lacks own writes.
 func (c *collectors) countStale(r schema.GroupResource) {
 	c.stale.WithLabelValues(r.Group, r.Resource).Inc()
 }

@@ -32,6 +32,7 @@ type caches struct {
 }
 
 type (
+	// request and observation are those of the controller.
 	request     = reconcile.Request[memory]
 	observation = reconcile.Observation[snapshot, memory]
 )

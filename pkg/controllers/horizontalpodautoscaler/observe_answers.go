@@ -30,6 +30,8 @@ type question struct {
 	keeps       reflect.Type
 }
 
+// answer is what became of a question in one period. Whoever asks first reads; the others wait until done is
+// closed.
 type answer struct {
 	slot  int64
 	done  chan struct{} // closed when value and err are there
@@ -50,6 +52,8 @@ const (
 // errUnanswered is said of an API that answers nobody. The errors of others would say what they have asked.
 var errUnanswered = errors.New("the metrics API does not answer in time")
 
+// newAnswers returns answers to no questions. An API that answers nobody for some periods is asked by one
+// autoscaler at a time.
 func newAnswers(r schedule) *answers {
 	a := &answers{schedule: r, all: map[question]*answer{}}
 	a.groups.Patience = patience * r.Period

@@ -25,7 +25,8 @@ import (
 	resourcemetrics "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// reads are those of the metrics of one autoscaler.
+// reads are those of the metrics of one autoscaler, in one reconcile. Its methods fill the readings of the
+// snapshot.
 type reads struct {
 	*caches
 	request  request
@@ -65,6 +66,7 @@ func (k *reads) metric(ctx context.Context, m *autoscalingv2.MetricSpec) reading
 	return read
 }
 
+// errNoMetrics is the error where an API has answered, and knows nothing of the pods.
 var errNoMetrics = errors.New("no metrics")
 
 // resource returns how much of a resource each pod uses, or one container of each (HPA-26a, HPA-26b). A pod of which that is not known
@@ -309,6 +311,7 @@ func selectorOf(s *metav1.LabelSelector) (string, error) {
 	return parsed.String(), nil
 }
 
+// namespace is that of the autoscaler.
 func (k *reads) namespace() string { return k.snapshot.Autoscaler.Namespace }
 
 // milli returns a quantity in thousandths, or the nearest number that there is (HPA-38).

@@ -26,11 +26,13 @@ type namespaces struct {
 	live  map[plan.Key]liveSelector // of autoscalers whose targets are not cached
 }
 
+// liveSelector is the selector of a target that was read live, and the autoscaler that it was read for.
 type liveSelector struct {
 	uid      types.UID
 	selector *metav1.LabelSelector
 }
 
+// newNamespaces returns one that knows of no namespace.
 func newNamespaces(k *caches) *namespaces {
 	return &namespaces{caches: k, views: map[string]*view{}, live: map[plan.Key]liveSelector{}}
 }
@@ -47,6 +49,7 @@ type view struct {
 	broad   []targetSelector // those that require no label of one value
 }
 
+// label is a label with its value, as selectors require them.
 type label struct{ key, value string }
 
 // targetSelector is the last known selector of the target of an autoscaler (HPA-16).
@@ -69,6 +72,7 @@ func (n *namespaces) view(now time.Time, namespace string) *view {
 	return v
 }
 
+// look finds out anew what the autoscalers of a namespace have to do with one another.
 func (n *namespaces) look(namespace string) *view {
 	v := &view{custom: map[string]int{}, byLabel: map[label][]targetSelector{}, pods: len(n.caches.pods.In(namespace))}
 	for _, h := range n.caches.autoscalers.In(namespace) {
@@ -206,4 +210,5 @@ func (v *view) sharesResource() bool { return v.shares(v.resource) }
 // sharesCustom reports the same of a custom metric of pods.
 func (v *view) sharesCustom(metric string) bool { return v.shares(v.custom[metric]) }
 
+// shares reports whether so many autoscalers together are served better by one list of all pods.
 func (v *view) shares(readers int) bool { return readers > 1 && v.pods <= podsOfEach*readers }

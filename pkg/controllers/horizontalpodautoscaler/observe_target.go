@@ -49,6 +49,7 @@ func (k *caches) observeTarget(ctx context.Context, r request, s *snapshot) erro
 	return nil
 }
 
+// targetKind is the kind that the autoscaler names. The version that it names does not matter.
 func targetKind(h *autoscalingv2.HorizontalPodAutoscaler) (schema.GroupKind, error) {
 	ref := h.Spec.ScaleTargetRef
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -90,6 +91,7 @@ func (k *caches) liveTarget(ctx context.Context, r request, kind schema.GroupKin
 // refreshAfter is how long the mapper is taken for current. Kinds that never had a scale look like those that have gone.
 const refreshAfter = 30 * time.Second
 
+// mayRefresh reports whether the mapper may be asked to look anew, and notes that it is.
 func (k *caches) mayRefresh(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,6 +135,8 @@ func unknownPath(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
 }
 
+// mappings returns how objects of a kind may be addressed: that of a built-in workload is known, others may
+// have several versions.
 func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []client.Mapping, err error) {
 	if of, ok := k.workloads.Kind(kind); ok {
 		m, err := k.mapper.Mapping(ctx, of)
@@ -154,6 +158,7 @@ func scaledTarget(ctx context.Context, r request, m client.Mapping, key plan.Key
 	return found, nil
 }
 
+// targetOfScale returns what an autoscaler needs of a scale that was read live.
 func targetOfScale(kind schema.GroupVersionKind, s *autoscalingv1.Scale) (*target, error) {
 	t := &target{
 		Kind: kind, UID: s.UID, Version: s.ResourceVersion, Replicas: s.Spec.Replicas, Observed: s.Status.Replicas, Labels: s.Status.Selector,

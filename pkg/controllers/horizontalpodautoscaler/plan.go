@@ -28,18 +28,21 @@ func rank(t autoscalingv2.HorizontalPodAutoscalerConditionType) int {
 	return slices.Index([]autoscalingv2.HorizontalPodAutoscalerConditionType{able, active, limits, atZero}, t)
 }
 
-// decision is what the evaluation of an autoscaler has come to.
+// decision is what the evaluation of an autoscaler has come to. The function decide makes it; plan turns it
+// into steps, the report into a status, and remember into the history.
 type decision struct {
-	Status    autoscalingv2.HorizontalPodAutoscalerStatus // before it is known whether the target was scaled
-	Desired   int32
-	Rescale   bool
-	Reason    string // for the new size
-	Asked     *int32 // by the metrics; nil if they were not read, or have failed
-	Events    []plan.Event
+	Status  autoscalingv2.HorizontalPodAutoscalerStatus // before it is known whether the target was scaled
+	Desired int32
+	Rescale bool
+	Reason  string // for the new size
+	Asked   *int32 // by the metrics; nil if they were not read, or have failed
+	Events  []plan.Event
+	// Proposals are what the metrics ask for, one for each that was read.
 	Proposals []proposal
-	Failed    bool
-	Prepare   bool // the status has to say that the target is scaled to zero before it is
-	Why       string
+	// Failed says that the metrics cannot say what the size should be.
+	Failed  bool
+	Prepare bool // the status has to say that the target is scaled to zero before it is
+	Why     string
 }
 
 // planScale evaluates an autoscaler. It scales the target, if it is to be scaled, and tells what is wrong.
@@ -48,7 +51,7 @@ func planScale(now time.Time, s snapshot) (decision, plan.Plan) {
 	return d, d.plan(s)
 }
 
-// plan is what follows from a decision.
+// plan is what follows from a decision: events, and the change of the scale.
 func (d *decision) plan(s snapshot) plan.Plan {
 	p := plan.Plan{Why: d.Why, Requeue: s.Next}
 	if d.Prepare {

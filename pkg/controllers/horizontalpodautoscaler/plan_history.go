@@ -91,6 +91,7 @@ func (h history) pruned(now time.Time, s snapshot) history {
 	return h
 }
 
+// longestPeriod is how long ago a rescale may be that a policy still looks at.
 func longestPeriod(r *autoscalingv2.HPAScalingRules) time.Duration {
 	longest := int32(15) // that of the defaults
 	if r != nil {

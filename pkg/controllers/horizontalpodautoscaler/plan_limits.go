@@ -77,6 +77,7 @@ func stabilize(asked, current, up, down int32) limited {
 	return l
 }
 
+// stabilizedText is the message of a condition about stabilization.
 func stabilizedText(were, apply string) string {
 	return "recent recommendations were " + were + " than current one, applying the " + apply + " recent recommendation"
 }
@@ -179,12 +180,14 @@ func rulesOf(r *autoscalingv2.HPAScalingRules, otherwise []autoscalingv2.HPAScal
 	return all
 }
 
+// defaultUp and defaultDown are the policies that the API server fills in.
 func defaultUp() []autoscalingv2.HPAScalingPolicy {
 	return []autoscalingv2.HPAScalingPolicy{
 		{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15}, {Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
 	}
 }
 
+// defaultDown is the policy for fewer replicas.
 func defaultDown() []autoscalingv2.HPAScalingPolicy {
 	return []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}
 }
@@ -215,6 +218,7 @@ func (s snapshot) startOf(now time.Time, h history, p autoscalingv2.HPAScalingPo
 	return int64(s.Target.Replicas) - sum(h.Ups, since) + sum(h.Downs, since)
 }
 
+// sum is by how many replicas a target was scaled since then.
 func sum(all []rescale, since time.Time) (n int64) {
 	for _, r := range all {
 		if r.At.After(since) {

@@ -86,6 +86,7 @@ func (p proposal) explained() string {
 // event is that of a metric that fails.
 func (p proposal) event() plan.Event { return warning(p.Reason, p.Err.Error()) }
 
+// warning makes a warning.
 func warning(reason, message string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message}
 }
@@ -166,6 +167,7 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 	return &percent, values, err
 }
 
+// errZeroTarget is said of a metric whose target is zero: nothing can be compared with it.
 const errZeroTarget = "the target is zero"
 
 // averageRatio compares the mean of values to a target (HPA-32).
@@ -189,6 +191,7 @@ func utilizationRatio(requests map[string]int64, target int32) usageRatio {
 	}
 }
 
+// percentOf returns a share of a number, or the largest number if that is more.
 func percentOf(n int64, percent int32) int64 {
 	if n > math.MaxInt64/int64(percent) {
 		return math.MaxInt64

@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// groups are the pods of a target, by what their metrics are good for (HPA-28).
+// groups are the pods of a target, by what their metrics are good for (HPA-28). Pods that are ignored are in
+// none. groupPods makes them for one metric.
 type groups struct {
 	ready   int
 	unready []string // names
@@ -103,6 +104,7 @@ func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill
 // tolerance is by how much a ratio may miss 1.
 type tolerance struct{ Down, Up float64 }
 
+// within reports whether a ratio is near enough to 1 for nothing to change.
 func (t tolerance) within(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
 // ceil rounds up, to what a number of replicas can be.
@@ -137,6 +139,8 @@ func requestsOf(s snapshot, name corev1.ResourceName, container string) (all map
 	return all, nil
 }
 
+// requestOf returns how much of a resource one pod asks for, or one of its containers. Of init containers
+// those count that go on running.
 func requestOf(o settings, p *corev1.Pod, name corev1.ResourceName, container string) (sum int64, err error) {
 	if r := p.Spec.Resources; o.PodLevelRequests && container == "" && r != nil && len(r.Requests) > 0 {
 		q, ok := r.Requests[name]
@@ -180,11 +184,13 @@ func requestOf(o settings, p *corev1.Pod, name corev1.ResourceName, container st
 // total is an exact sum, in two parts: many large values are more than an int64 can be (MEND-12).
 type total struct{ high, low int64 }
 
+// add adds a value, which may be negative.
 func (t *total) add(v int64) {
 	t.high += v >> 32
 	t.low += v & math.MaxUint32
 }
 
+// value is the sum.
 func (t *total) value() *big.Int {
 	v := big.NewInt(t.high)
 	return v.Lsh(v, 32).Add(v, big.NewInt(t.low))

@@ -83,6 +83,7 @@ func near(a, b autoscalingv2.MetricStatus) bool {
 	return alike && equality.Semantic.DeepEqual(a, b)
 }
 
+// valuesOf returns the value in the status of a metric, whatever its type is; nil if it has none.
 func valuesOf(m *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
 	switch {
 	case m.Resource != nil:
@@ -99,6 +100,7 @@ func valuesOf(m *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
 	return nil
 }
 
+// nearQuantity reports whether two quantities differ by at most a tenth, or are both missing.
 func nearQuantity(a, b *resource.Quantity) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -106,6 +108,7 @@ func nearQuantity(a, b *resource.Quantity) bool {
 	return nearNumber(a.AsApproximateFloat64(), b.AsApproximateFloat64())
 }
 
+// nearPercent reports the same of percentages.
 func nearPercent(a, b *int32) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -113,6 +116,7 @@ func nearPercent(a, b *int32) bool {
 	return nearNumber(float64(*a), float64(*b))
 }
 
+// nearNumber reports whether two numbers differ by at most a tenth of the first.
 func nearNumber(a, b float64) bool { return max(a, b)-min(a, b) <= max(a, -a)*0.100001 }
 
 // set sets a condition. The time of its transition changes with its status only (HPA-54).

@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// snapshot is what one reconcile of an autoscaler has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of an autoscaler has observed: its target, its pods, and what the metrics
+// APIs have answered. Observe fills it; planScale, reportStatus and remember read it. The objects belong to
+// shared caches.
 type snapshot struct {
 	Autoscaler *autoscalingv2.HorizontalPodAutoscaler
-	Settings   settings
-	Began      time.Time
-	Due        time.Time     // when this evaluation was due; zero if nobody knows
-	Next       time.Duration // until the next one
+	// Settings are flags and feature gates: a planner asks no global.
+	Settings settings
+	Began    time.Time
+	Due      time.Time     // when this evaluation was due; zero if nobody knows
+	Next     time.Duration // until the next one
 
 	Target     *target
 	TargetErr  string // why there is none
@@ -44,7 +47,8 @@ type settings struct {
 	PodLevelRequests                  bool // pods may have requests as a whole (HPA-31)
 }
 
-// target is the scale of what an autoscaler scales.
+// target is the scale of what an autoscaler scales, as the caches or a live read have it. The change of the
+// scale is made of it, under its version.
 type target struct {
 	Kind     schema.GroupVersionKind // of the object, which has a scale
 	UID      types.UID
@@ -64,7 +68,8 @@ func (t *target) scale(namespace, name string, replicas int32) *autoscalingv1.Sc
 	}
 }
 
-// reading is what a metrics API has answered about one metric.
+// reading is what a metrics API has answered about one metric. The methods of reads make it, and propose
+// reads it.
 type reading struct {
 	Err  string            // why there is none
 	Pods map[string]sample // by name; of metrics of pods
@@ -79,10 +84,13 @@ type sample struct {
 	Window time.Duration // that the value is of, up to Time
 }
 
-// memory is what is remembered of an autoscaler from one reconcile to the next.
+// memory is what is remembered of an autoscaler from one reconcile to the next: the past that its object does
+// not tell. The function remember makes it of the outcome, and it reaches the plan as fields of the snapshot.
 type memory struct {
-	History    history
-	Due        time.Time
+	History history
+	// Due is when the next evaluation is due.
+	Due time.Time
+	// Scaled is when this process has scaled the target last.
 	Scaled     time.Time
 	StaleSince time.Time                    // since when the status has not shown the values that were found; zero if it has
 	Shown      []autoscalingv2.MetricStatus // what it has shown instead
@@ -139,6 +147,7 @@ func (s snapshot) wakes() bool {
 	return false
 }
 
+// isTrue reports whether a condition is there and true.
 func isTrue(all []autoscalingv2.HorizontalPodAutoscalerCondition, t autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
 	for i := range all {
 		if all[i].Type == t {

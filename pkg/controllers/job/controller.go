@@ -61,6 +61,8 @@ func podFields() informers.PodFields {
 	}
 }
 
+// init asks for the caches and says how the two queues work: one counts the pods of Jobs, the other takes
+// finalizers off pods without a Job.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	jobs, err1 := informers.Objects[*batchv1.Job](c.Informers)
 	pods, err2 := informers.Pods(c.Informers, podFields())

@@ -3,6 +3,12 @@
 //
 // A program passes what job.New(job.Options{}) returns to manager.New. For users, docs/job.md says what the controller does.
 //
+// There are two queues. A key of the first is a Job. The planner sorts its pods out once (snapshot.go,
+// plan_count.go), adopts and releases pods (plan_claim.go), decides whether the Job ends (plan_end.go,
+// plan_policy.go), and creates or deletes pods (plan_create.go, plan_delete.go, plan_backoff.go; for Indexed
+// Jobs plan_indexes.go and plan_replace.go). Report writes the status. A key of the second queue is a pod whose
+// finalizer no Job would remove (plan_orphans.go).
+//
 // # How pods are counted
 //
 // A pod that has ended must be counted exactly once, although its object may be deleted at any time and this process may die between

@@ -25,6 +25,7 @@ type collectors struct {
 	terminated, indexes, creations, foreign, late *metrics.CounterVec
 }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() *collectors {
 	const subsystem = "job_controller"
 	counter := func(name string, level metrics.StabilityLevel, help string, labels ...string) *metrics.CounterVec {
@@ -60,6 +61,7 @@ func (c *collectors) all() []metrics.Registerable {
 		c.foreign, c.late}
 }
 
+// countStale counts a reconcile that was put off because the cache of a resource lacks own writes.
 func (c *collectors) countStale(r schema.GroupResource) {
 	c.late.WithLabelValues(r.Group, r.Resource).Inc()
 }
@@ -148,6 +150,7 @@ func (c *collectors) countEnded(s view, after *batchv1.Job) {
 	}
 }
 
+// countCreations counts the pods that were created, or could not be, and why they were needed.
 func (c *collectors) countCreations(s view, did plan.Outcome) {
 	reason := "new"
 	if s.totalFailed() > 0 || len(s.terminating) > 0 {
@@ -168,6 +171,7 @@ func (c *collectors) countCreations(s view, did plan.Outcome) {
 	}
 }
 
+// modeOf is the completion mode as metrics name it.
 func modeOf(j *batchv1.Job) string {
 	if workloads.Indexed(j) {
 		return string(batchv1.IndexedCompletion)
@@ -175,6 +179,7 @@ func modeOf(j *batchv1.Job) string {
 	return string(batchv1.NonIndexedCompletion)
 }
 
+// actionOf is what a reconcile did, as metrics name it.
 func actionOf(s view, did plan.Outcome) string {
 	wrote := func(v plan.Verb) bool {
 		return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == v })

@@ -28,6 +28,7 @@ type caches struct {
 // rememberedGone is how many Jobs are remembered that do not exist. They may have had many pods each.
 const rememberedGone = 1000
 
+// newCaches returns what the controller reads, and remembers no Job that is gone.
 func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *caches {
 	return &caches{jobs, pods, lru.New(rememberedGone)}
 }

@@ -121,6 +121,7 @@ func wantedPods(s view) int {
 	return workloads.Parallelism(s.Job)
 }
 
+// unknownMode reports whether the completion mode is one that this version does not know.
 func unknownMode(j *batchv1.Job) bool {
 	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode != batchv1.NonIndexedCompletion &&
 		!workloads.Indexed(j)

@@ -27,7 +27,9 @@ func delay(failures int) time.Duration {
 	return plan.Doubling(firstDelay, longestDelay, failures-1)
 }
 
-// memory is what the process remembers of the failures of a Job. With a limit for each index, annotations of the pods tell that.
+// memory is what the process remembers of the failures of a Job. Its method see reads it and returns the next
+// one, which the decision carries and remember keeps. With a limit for each index, annotations of the pods
+// tell that.
 type memory struct {
 	Failures int                // in a row
 	Last     time.Time          // when the last of them ended
@@ -88,6 +90,7 @@ func (m *memory) seeFailures(now time.Time, s view) *memory {
 // remember keeps what was seen: a failed pod was, whatever becomes of the writes.
 func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory { return d.Remembered }
 
+// latestSuccess is when a pod of the Job has last succeeded; zero if none has.
 func latestSuccess(s view) (success time.Time) {
 	for _, p := range s.mine {
 		if p.Status.Phase == corev1.PodSucceeded {
@@ -148,6 +151,7 @@ func believedEnd(now time.Time, p *corev1.Pod, failures int) time.Time {
 	return p.CreationTimestamp.Time
 }
 
+// ownFailure reports whether a pod has failed by itself, and not because it is being deleted.
 func ownFailure(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed && p.DeletionTimestamp == nil
 }
@@ -176,6 +180,7 @@ func ended(p *corev1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

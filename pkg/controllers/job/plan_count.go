@@ -109,6 +109,7 @@ func (c *counts) readLists(s view) {
 	read(lists.Succeeded, &c.succeeded, &c.listedSucceeded)
 }
 
+// addSucceeded sorts pods that have succeeded. Of an Indexed Job, one counts for each index that is not done.
 func (c *counts) addSucceeded(j *batchv1.Job, pods []*corev1.Pod) {
 	if !workloads.Indexed(j) {
 		c.newSucceeded = pods
@@ -129,6 +130,8 @@ func (c *counts) addSucceeded(j *batchv1.Job, pods []*corev1.Pod) {
 	c.completed = c.completedBefore.with(more...)
 }
 
+// addFailed sorts pods that have failed: those that count, and those that are ignored by the policy or have
+// no valid index. It notes which indexes fail with them.
 func (c *counts) addFailed(j *batchv1.Job, pods []*corev1.Pod) {
 	var more []int
 	for _, p := range pods {
@@ -182,6 +185,7 @@ func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || podutil.Terminating(p) && !workloads.ReplacesOnlyEnded(j)
 }
 
+// byCreation orders pods, the oldest first. Those of the same second have an order, too.
 func byCreation(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }

@@ -81,8 +81,10 @@ func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked
 	return picked, next
 }
 
+// missingPods is why pods are created.
 const missingPods = "pods are missing"
 
+// creationEvents are those about pods that are created, or cannot be.
 func creationEvents() plan.Events {
 	return plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
@@ -143,6 +145,7 @@ func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
 	return p
 }
 
+// with returns the map with one more entry. It changes the map.
 func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
@@ -154,6 +157,7 @@ func with(m map[string]string, key, value string) map[string]string {
 // indexVariable is the environment variable by which containers know their index.
 const indexVariable = "JOB_COMPLETION_INDEX"
 
+// addIndexVariable lets a container know its index, unless its template has such a variable.
 func addIndexVariable(c *corev1.Container) {
 	for _, e := range c.Env {
 		if e.Name == indexVariable {

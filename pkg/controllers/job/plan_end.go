@@ -12,14 +12,17 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// end is how a Job ends: the interim condition that says so, and why. The zero end is none yet.
+// end is how a Job ends: the interim condition that says so, and why. endOf makes it of what was observed,
+// writtenEnd of a status. The zero end is none yet.
 type end struct {
 	interim         batchv1.JobConditionType
 	reason, message string
 }
 
+// decided reports whether the Job ends.
 func (e end) decided() bool { return e.interim != "" }
 
+// failing reports whether it ends as failed.
 func (e end) failing() bool { return e.interim == batchv1.JobFailureTarget }
 
 // final is the condition that the Job gets when all pods are counted and gone.
@@ -30,6 +33,7 @@ func (e end) final() batchv1.JobConditionType {
 	return batchv1.JobComplete
 }
 
+// failure is an end as failed.
 func failure(reason, message string) end { return end{batchv1.JobFailureTarget, reason, message} }
 
 // endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58). The

@@ -43,6 +43,7 @@ func parseIndex(text string) (int, error) {
 	return int(n), err
 }
 
+// normalized sorts intervals and joins those that overlap or touch.
 func normalized(all indexes) (merged indexes) {
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last)) })
 	for _, next := range all {
@@ -76,11 +77,13 @@ func (s indexes) find(index int) (interval, bool) {
 	return s[at], s[at].first <= index
 }
 
+// has reports whether an index is in the set.
 func (s indexes) has(index int) bool {
 	_, ok := s.find(index)
 	return ok
 }
 
+// count is how many indexes the set has.
 func (s indexes) count() (n int) {
 	for _, i := range s {
 		n += i.last - i.first + 1
@@ -134,6 +137,7 @@ func indexOf(p *corev1.Pod) (index int, ok bool) {
 // failures is how often the pods of an index have failed before a pod was created, as its annotations say (JOB-67, JOB-68).
 type failures struct{ counted, ignored int }
 
+// failuresOf reads the annotations of a pod.
 func failuresOf(p *corev1.Pod) failures {
 	return failures{
 		annotatedCount(p.Annotations[batchv1.JobIndexFailureCountAnnotation]),
@@ -141,6 +145,7 @@ func failuresOf(p *corev1.Pod) failures {
 	}
 }
 
+// annotatedCount reads a number; what is none counts as zero.
 func annotatedCount(text string) int {
 	n, err := parseIndex(text)
 	if err != nil {
@@ -149,4 +154,5 @@ func annotatedCount(text string) int {
 	return n
 }
 
+// all is how often the index has failed, whether that counts or not.
 func (f failures) all() int { return f.counted + f.ignored }

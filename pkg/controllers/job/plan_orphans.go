@@ -14,6 +14,7 @@ import (
 )
 
 // orphanSnapshot is what is observed of a pod that may have a finalizer which nobody would remove (JOB-6).
+// observeOrphan fills it, and planOrphan reads it.
 type orphanSnapshot struct {
 	Pod    *corev1.Pod
 	Job    *batchv1.Job // the one that controls the pod, or is about to adopt it; nil if there is none
@@ -61,6 +62,7 @@ func adopts(j *batchv1.Job, orphan *corev1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(orphan.Labels))
 }
 
+// isJob reports whether a reference is to a Job.
 func isJob(ref *metav1.OwnerReference) bool {
 	return ref.Kind == jobKind.Kind && schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == jobKind.Group
 }

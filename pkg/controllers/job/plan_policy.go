@@ -50,6 +50,7 @@ func failJob(s view) (first policyMatch) {
 	return first
 }
 
+// matchExitCode finds the first container whose exit code the rule asks for, and says in words which that is.
 func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, p *corev1.Pod) (what string, ok bool) {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
 		if s.State.Terminated == nil || s.State.Terminated.ExitCode == 0 || r.ContainerName != nil && *r.ContainerName != s.Name {
@@ -64,6 +65,7 @@ func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, p *corev1.
 	return "", false
 }
 
+// matchCondition finds the first condition of the pod that one of the patterns asks for.
 func matchCondition(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, p *corev1.Pod) (what string, ok bool) {
 	for _, c := range p.Status.Conditions {
 		for _, pattern := range patterns {

@@ -56,7 +56,8 @@ func countsUncertain(s view, did plan.Outcome) bool {
 	})
 }
 
-// report is a report in the making.
+// report is a report in the making. newReport begins it, and its methods fill in the status and gather
+// events.
 type report struct {
 	view
 	did     plan.Outcome
@@ -261,6 +262,7 @@ func (r *report) finish(now time.Time) {
 	r.event(corev1.EventTypeNormal, "Completed", "Job completed")
 }
 
+// event adds an event about the Job.
 func (r *report) event(kind, reason, message string) {
 	r.events = append(r.events, plan.RecordEvent{Object: r.Job, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
 }
@@ -280,6 +282,7 @@ func (r *report) suspend(now time.Time) {
 	}
 }
 
+// setCondition puts a condition into the status, in the place of one of its type.
 func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) {
 	at := metav1.NewTime(now)
 	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at, LastTransitionTime: at}

@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Job has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a Job has observed. Observe fills it, and newView sorts it out for plan,
+// report and metrics. The objects belong to shared caches.
 type snapshot struct {
 	Job *batchv1.Job
 	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
@@ -21,7 +22,8 @@ type snapshot struct {
 	Memory *memory
 }
 
-// decision is what the plan has worked out for the report, the metrics and the memory.
+// decision is what the plan has worked out: the pods sorted out and counted, and what is to be remembered.
+// planJob makes it; report, metrics and memory read it.
 type decision struct {
 	selector  labels.Selector // nil: the Job is left alone
 	invalid   error           // the selector makes no sense; then there are no pods and no steps
@@ -32,7 +34,7 @@ type decision struct {
 	Remembered *memory
 }
 
-// view is a snapshot and what it means.
+// view is a snapshot and what it means. Planner and report take it as one value.
 type view struct {
 	snapshot
 	decision

@@ -25,6 +25,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init gives the shared controller the cache of ReplicaSets, by views of them (replicas.Set). Siblings are
+// the ReplicaSets of the same owner: their pods help to choose victims.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)
 	if err != nil {
@@ -52,6 +54,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	})
 }
 
+// views returns the views of ReplicaSets by which package replicas sees them.
 func views(sets []*appsv1.ReplicaSet) []*replicas.Set {
 	all := make([]*replicas.Set, len(sets))
 	for i, set := range sets {

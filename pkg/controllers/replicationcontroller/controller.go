@@ -24,8 +24,9 @@ func New(o Options) manager.Controller {
 	}
 }
 
-// The pods of other ReplicationControllers with the same owner do not count (RC-16), nor does the status know pods that are
-// terminating (RC-14).
+// init gives the shared controller the cache of ReplicationControllers, by views of them (replicas.Set). The
+// pods of other ReplicationControllers with the same owner do not count (RC-16), nor does the status know
+// pods that are terminating (RC-14).
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	all, err := informers.Objects[*corev1.ReplicationController](c.Informers)
 	if err != nil {

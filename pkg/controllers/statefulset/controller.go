@@ -31,6 +31,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. The gauges of sets end with each term, so the
+// runner is wrapped.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err1 := informers.Objects[*appsv1.StatefulSet](c.Informers)
 	pods, err2 := informers.Pods(c.Informers, informers.PodFields{

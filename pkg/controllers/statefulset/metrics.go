@@ -55,6 +55,7 @@ func (c collectors) register(register func(...metrics.Registerable)) {
 	}
 }
 
+// countStale counts a reconcile that was put off because the cache of a resource lacks own writes.
 func (c collectors) countStale(r schema.GroupResource) {
 	c.stale.WithLabelValues(r.Group, r.Resource).Inc()
 }
@@ -99,6 +100,7 @@ func (c collectors) enqueues(before, after plan.Object) []plan.Key {
 	return informers.Itself(before, after)
 }
 
+// labelsOf are the labels of the gauges of a set.
 func labelsOf(set *appsv1.StatefulSet) []string {
 	return []string{set.Namespace, set.Name, string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement))}
 }

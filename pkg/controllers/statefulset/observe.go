@@ -17,7 +17,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// memory is what is remembered of a StatefulSet from one reconcile to the next.
+// memory is what is remembered of a StatefulSet from one reconcile to the next: the encoding of its template,
+// which is expensive, and what was told and refused. Observe makes it, and remember adds what the plan has
+// found out.
 type memory struct {
 	Generation int64
 	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache
@@ -27,6 +29,7 @@ type memory struct {
 	Refused    []int                   // ordinals of parallel pods of which something was refused, the latest refusal last
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // caches are what the controller reads.

@@ -17,7 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a StatefulSet has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a StatefulSet has observed. Observe fills it, and newRollout sorts it out
+// for plan and report. The objects belong to shared caches.
 type snapshot struct {
 	Set *appsv1.StatefulSet
 	// Pods are those that the set controls, by its uid, and the orphans of its namespace. Others do no harm.
@@ -45,6 +46,7 @@ type snapshot struct {
 }
 
 // decision is what the snapshot means: which pods are the members of the set, and which revisions there are.
+// planSet makes it; the report and the metrics resume with it.
 type decision struct {
 	revisions
 	ownRevisions []*appsv1.ControllerRevision // all revisions of the set
@@ -56,7 +58,8 @@ type decision struct {
 	invalid      error
 }
 
-// rollout is a snapshot, what it means, and the plan that is being made of it.
+// rollout is a snapshot, what it means, and the plan that is being made of it. It lives for one call of plan
+// or report.
 type rollout struct {
 	snapshot
 	decision
@@ -139,6 +142,7 @@ func (r *rollout) placeMembers() {
 	}
 }
 
+// ordinalOf is the ordinal of a member, by its name.
 func ordinalOf(p *corev1.Pod) int {
 	_, ordinal, _ := splitName(p.Name)
 	return ordinal
@@ -212,4 +216,5 @@ func (r *rollout) waits(p *corev1.Pod) string {
 	return ""
 }
 
+// revisionOf is the name of the revision that a pod was made of.
 func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.StatefulSetRevisionLabel] }

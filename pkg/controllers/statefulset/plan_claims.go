@@ -14,8 +14,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
+// setKind is that of StatefulSets.
 func setKind() schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind("StatefulSet") }
 
+// podKind is that of pods.
 func podKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Pod") }
 
 // deletedWith says what happens to claims: whether they are deleted with their pod when the set is scaled down, and with the set

@@ -48,10 +48,12 @@ func conflictEvent(set *appsv1.StatefulSet, claim string) plan.Event {
 	}
 }
 
+// done is the event about something that was done.
 func done(a action, rest string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + string(a), Message: string(a) + " " + rest}
 }
 
+// failedTo is the event about something that could not be done.
 func failedTo(a action, rest string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + string(a), Message: string(a) + " " + rest}
 }

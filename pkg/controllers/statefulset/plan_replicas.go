@@ -55,6 +55,7 @@ func together(sequences [][]plan.Step) []plan.Step {
 	return []plan.Step{plan.Each{Sequences: sequences}}
 }
 
+// ordered reports whether pods come and go one after the other.
 func ordered(set *appsv1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
@@ -284,6 +285,7 @@ func inBatches(sequences [][]plan.Step) (steps []plan.Step) {
 	return steps
 }
 
+// asSteps returns sequences as steps, none if there are no sequences.
 func asSteps(each plan.Each) []plan.Step {
 	if len(each.Sequences) == 0 {
 		return nil
@@ -347,6 +349,7 @@ func (r *rollout) remove(why string, pods ...*corev1.Pod) []plan.Step {
 	return together(sequences)
 }
 
+// deletion is the step that deletes pods.
 func (r *rollout) deletion(why string, pods ...plan.Object) plan.Step {
 	return plan.Delete{Objects: pods, Events: podEvents(r.Set, deletion), Why: why}
 }

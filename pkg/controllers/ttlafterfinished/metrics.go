@@ -14,6 +14,7 @@ import (
 // collectors are the metrics of this controller.
 type collectors struct{ late *metrics.Histogram }
 
+// newCollectors makes the metric. It counts nothing until it is registered.
 func newCollectors() collectors {
 	return collectors{late: metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,

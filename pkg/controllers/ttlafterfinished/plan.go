@@ -12,13 +12,15 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Job has observed. The object belongs to a shared cache.
+// snapshot is a finished Job with a time to live. Observe fills it; planDeletion, the log and the metric read
+// it. The object belongs to a shared cache.
 type snapshot struct {
 	Job  *batchv1.Job
 	Told bool // the log has said what is doubtful about the time at which it has finished
 }
 
-// memory is what is remembered of a Job: what the log has said about the time at which it has finished.
+// memory is what the log has said about the time at which a Job has finished. Observe makes it, and compares
+// it with the one before.
 type memory struct {
 	UID  types.UID
 	Told string
