@@ -27,6 +27,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Pods have an index by the claims that they use,
+// which a change of a claim is looked up in.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pods, err1 := informers.PodsByClaim(c.Informers, informers.PodFields{Paths: []string{
 		"status.phase", "spec.volumes.name", "spec.volumes.volumeSource.ephemeral.volumeClaimTemplate",

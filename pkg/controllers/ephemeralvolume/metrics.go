@@ -11,6 +11,7 @@ import (
 // collectors are the metrics of this controller (ST-26).
 type collectors struct{ attempts, failures *metrics.Counter }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors() collectors {
 	return collectors{
 		attempts: metrics.NewCounter(&metrics.CounterOpts{
@@ -24,6 +25,7 @@ func newCollectors() collectors {
 	}
 }
 
+// all lists the metrics for a registry.
 func (c collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.attempts, c.failures}
 }

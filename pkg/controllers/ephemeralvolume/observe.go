@@ -83,6 +83,7 @@ func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
+// sameController reports whether two versions of a claim belong to the same object, or both to none.
 func sameController(a, b plan.Object) bool {
 	x, y := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
 	return x == nil && y == nil || x != nil && y != nil && x.UID == y.UID

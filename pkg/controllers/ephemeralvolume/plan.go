@@ -13,19 +13,22 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a pod has observed. The objects belong to shared caches.
+// snapshot is a pod and the claims that have the names of its own, as one reconcile has observed them.
+// Observe fills it, and planClaims reads it. The objects belong to shared caches.
 type snapshot struct {
 	Pod    *corev1.Pod
 	Claims map[string]*corev1.PersistentVolumeClaim // those that exist with the names of its claims
 	Told   map[string]types.UID                     // see memory
 }
 
-// decision is what a plan has worked out.
+// decision is which claims stand in the pod's way. planClaims makes it, and remember keeps it, so that the
+// same claim is told of once.
 type decision struct {
 	Foreign map[string]types.UID // claims that have the names of the pod's, and are not its own
 }
 
-// memory is what is remembered of a pod.
+// memory is what is remembered of a pod: the claims in its way of which people know. It reaches the plan as
+// Told of the snapshot.
 type memory struct {
 	Told map[string]types.UID // the foreign claims that an event has told of
 }
@@ -99,6 +102,7 @@ func failed(v *corev1.Volume, why string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedBinding", Message: fmt.Sprintf("ephemeral volume %s: %s", v.Name, why)}
 }
 
+// notOwner is the message about a claim that has the name of one of the pod's, and is not its own.
 func notOwner(c *corev1.PersistentVolumeClaim, pod *corev1.Pod) string {
 	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", c.Namespace, c.Name, pod.Namespace, pod.Name)
 }

@@ -55,13 +55,16 @@ type observer struct {
 // finder is [client.Mapper.PreferredResourcesSince].
 type finder = func(ctx context.Context, earliest time.Time, verbs ...string) ([]client.Mapping, error)
 
+// newObserver returns one that has listed nothing. A kind that is slow to be listed is not waited for by
+// other namespaces.
 func newObserver(cached informers.Store[*corev1.Namespace], resources finder, period time.Duration) *observer {
 	o := &observer{cached: cached, resources: resources, period: period}
 	o.lists.Slow, o.lists.Pause = slow, retryAfter
 	return o
 }
 
-// memory is what is remembered of a namespace from one round to the next.
+// memory is what is remembered of a namespace from one round to the next: which kinds are empty, and whether
+// anything gets less. Observe makes it, and the waits of the plan follow from it.
 type memory struct {
 	UID     types.UID
 	Seen    time.Time                             // when it was first seen to be deleted
@@ -71,8 +74,11 @@ type memory struct {
 	Rounds  int                                   // in a row that have found no fewer
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
+// observe reads the namespace live and lists what is in it. One that is not being deleted, or was replaced by
+// another one, is as good as gone.
 func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	if cached := o.cached.Get("", r.Key.Name); cached == nil || cached.DeletionTimestamp == nil {
 		return observation{}, nil

@@ -39,6 +39,7 @@ func planContent(now time.Time, s snapshot) plan.Plan {
 	return release(s)
 }
 
+// waitsForOthers says whose finalizers an empty namespace has.
 func waitsForOthers(s snapshot) string {
 	all := slices.Clone(s.Namespace.Finalizers)
 	for _, f := range s.Namespace.Spec.Finalizers {
@@ -66,6 +67,7 @@ func deleteContent(now time.Time, s snapshot) plan.Plan {
 	return p
 }
 
+// deleteAll deletes all objects of a kind in the namespace.
 func (s snapshot) deleteAll(kind schema.GroupVersionKind) plan.Step {
 	return plan.DeleteCollection{
 		Kind: kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground, Why: "the namespace is being deleted",
@@ -118,6 +120,7 @@ func (s snapshot) estimate(now time.Time) (longest time.Duration) {
 	return longest
 }
 
+// estimate is in how much time the objects of one kind are expected to be gone; zero if nothing says so.
 func (c content) estimate(now time.Time) time.Duration {
 	if left := c.GoneBy.Sub(now); left > 0 {
 		return left

@@ -22,6 +22,8 @@ func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	return p
 }
 
+// changeConditions writes the conditions, unless there is a reason not to: the next round sees more, or the
+// namespace is gone.
 func changeConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
 	case !s.held(), s.deletesMore() && did.Err == nil:
@@ -40,10 +42,12 @@ func changeConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	}}}
 }
 
+// conditionsChange reports whether the status is to say something new.
 func conditionsChange(now time.Time, s snapshot, did plan.Outcome) bool {
 	return !equality.Semantic.DeepEqual(s.Namespace.Status, statusOf(now, s, did))
 }
 
+// statusOf returns the status that says what is left.
 func statusOf(now time.Time, s snapshot, did plan.Outcome) corev1.NamespaceStatus {
 	status := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(s.Namespace.Status.Conditions)}
 	for _, c := range conditions(now, s, did) {

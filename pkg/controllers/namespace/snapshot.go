@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// snapshot is what one round has found.
+// snapshot is what one round has found. Observe fills it; planContent and reportConditions read it. Nothing
+// of it is from a cache.
 type snapshot struct {
 	Namespace *corev1.Namespace         // read live
 	SettledAt time.Time                 // before this, objects may still come into the namespace
@@ -27,7 +28,8 @@ type failure struct {
 	Message string
 }
 
-// content is what a namespace has of one kind.
+// content is what a namespace has of one kind: counts, and a few names. It is made page by page, so that its
+// size does not follow the number of objects.
 type content struct {
 	Kind       schema.GroupVersionKind
 	Resource   string
@@ -43,6 +45,7 @@ type content struct {
 // examples is how many names are kept of each kind.
 const examples = 3
 
+// add counts an object.
 func (c *content) add(o *metav1.PartialObjectMetadata) {
 	c.Count++
 	c.Undeleted = c.Undeleted || o.DeletionTimestamp == nil
@@ -60,6 +63,7 @@ func (c *content) add(o *metav1.PartialObjectMetadata) {
 	}
 }
 
+// groupResource names the kind as messages do.
 func (c content) groupResource() schema.GroupResource {
 	return c.Kind.GroupVersion().WithResource(c.Resource).GroupResource()
 }
@@ -72,6 +76,7 @@ func (s snapshot) released() bool {
 	return !slices.Contains(s.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
+// undeleted reports whether any object is not being deleted yet.
 func (s snapshot) undeleted() bool {
 	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted })
 }

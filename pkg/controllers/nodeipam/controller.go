@@ -26,6 +26,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init reads which ranges there are, asks for the cache of nodes and says how the controller works. Without
+// --allocate-node-cidrs it is off.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.Allocate {
 		return nil, manager.Off{Why: "nodes get no ranges of addresses, see --allocate-node-cidrs"}

@@ -18,6 +18,7 @@ type collectors struct {
 	taken []float64 // of each pool, when last counted
 }
 
+// newCollectors makes the metrics for these pools. They count nothing until they are registered.
 func newCollectors(pools []pool) *collectors {
 	const subsystem = "node_ipam_controller"
 	labels := []string{"clusterCIDR"}

@@ -16,8 +16,9 @@ import (
 
 // caches are what the controller reads.
 type caches struct {
-	nodes    informers.NodeCache
-	pools    []pool
+	nodes informers.NodeCache
+	pools []pool
+	// services are the ranges of Services, which no node gets.
 	services []netip.Prefix
 }
 
@@ -31,6 +32,7 @@ func enqueued(before, after plan.Object) []plan.Key {
 	return []plan.Key{allocation}
 }
 
+// observe finds all nodes. What is taken is worked out by the plan.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
 	o.Exists = true
 	o.Snapshot = snapshot{Pools: k.pools, Services: k.services, Nodes: slices.Collect(k.nodes.All()), Memory: ptr.Deref(r.Memory, memory{})}

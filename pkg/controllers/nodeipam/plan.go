@@ -20,7 +20,8 @@ import (
 // atOnce is how many nodes get their ranges in one reconcile: each waits until the caches show what the one before has written.
 const atOnce = 250
 
-// snapshot is what one reconcile has observed. Its objects belong to a shared cache.
+// snapshot is all nodes, and the ranges that there are to give out. Observe fills it, and planRanges reads
+// it. Its objects belong to a shared cache.
 type snapshot struct {
 	Pools    []pool
 	Services []netip.Prefix // what no node gets
@@ -28,7 +29,9 @@ type snapshot struct {
 	Memory   memory
 }
 
-// memory is what is remembered from one reconcile to the next. Whatever was remembered is not changed any more.
+// memory is what is remembered from one reconcile to the next: which ranges are reserved, and which nodes
+// cannot be written. planRanges makes it as part of the decision, and remember adds what has failed. Whatever
+// was remembered is not changed any more.
 type memory struct {
 	// Next is the block of each pool from which on a free one is looked for: a block that was given back is used again as late as possible.
 	Next []uint64
@@ -52,7 +55,8 @@ type failure struct {
 // leastPause and longestPause are how long a node waits that was not accepted.
 const leastPause, longestPause = 100 * time.Millisecond, time.Minute
 
-// decision is what the nodes have, and are to get.
+// decision is what the nodes have, and are to get. planRanges makes it; the memory and the metrics are made
+// of it.
 type decision struct {
 	Memory  memory
 	Taken   []spans    // of each pool, with what nodes get now
@@ -234,6 +238,7 @@ func exhausted(pools []pool, taken []spans) string {
 	return strings.Join(full, ", ")
 }
 
+// why says in words how much is taken, and what is wrong.
 func (d *decision) why(s snapshot, given int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes", len(s.Nodes))
@@ -257,6 +262,7 @@ func bySeniority(nodes []*corev1.Node) []*corev1.Node {
 	return slices.SortedFunc(slices.Values(nodes), seniority)
 }
 
+// seniority orders nodes by their age, and by name where that is the same.
 func seniority(a, b *corev1.Node) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }

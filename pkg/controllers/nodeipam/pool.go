@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// pool is a range that is given out in blocks of the same size.
+// pool is a range that is given out in blocks of the same size. A block is known by its number in the pool.
 type pool struct {
 	Range netip.Prefix
 	Bits  int // of the prefix of a block
@@ -74,6 +74,7 @@ func words(a netip.Addr) (high, low uint64) {
 	return binary.BigEndian.Uint64(all[:8]), binary.BigEndian.Uint64(all[8:])
 }
 
+// address makes an address of two numbers, see words.
 func address(high, low uint64, is4 bool) netip.Addr {
 	if is4 {
 		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(low))))
@@ -107,6 +108,7 @@ func (all spans) next(from, last uint64) (uint64, bool) {
 	return all.free(0, last)
 }
 
+// free returns the first block from a number up to another one that is not taken.
 func (all spans) free(from, last uint64) (uint64, bool) {
 	i := sort.Search(len(all), func(i int) bool { return all[i].last >= from })
 	if i < len(all) && all[i].first <= from {

@@ -17,6 +17,7 @@ type collectors struct {
 	health, size, unhealthy *gauge.Gauge
 }
 
+// newCollectors makes the metrics. Those of zones are asked of the term when they are collected.
 func newCollectors(k *caches) collectors {
 	return collectors{
 		evictions: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "evictions_total", StabilityLevel: metrics.STABLE,

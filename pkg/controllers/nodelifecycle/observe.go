@@ -27,13 +27,16 @@ type caches struct {
 	limits Options
 }
 
-// term is what the controller knows beside its nodes.
+// term is what the controller knows beside its nodes: how the zones do. It follows the watch of nodes, and
+// Observe puts the zone of a node into the snapshot.
 type term struct {
 	Zones zones
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
+// newTerm returns the term. When the rate of a zone changes, the nodes are enqueued that are not well.
 func (k *caches) newTerm() *reconcile.Term[term] {
 	return reconcile.NewTerm(reconcile.TermOptions[term]{
 		Begin: func() term { return term{Zones: firstZones(slices.Collect(k.nodes.All()))} },
@@ -59,6 +62,8 @@ func ailing(t term) iter.Seq[plan.Key] {
 	}
 }
 
+// observe finds the node, what it has shown of life, how its zone does, and its pods if they may have to be
+// marked.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits, Memory: ptr.Deref(r.Memory, memory{})}
 	if s.Node == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
+// snapshot is what one reconcile of a node has observed. Observe fills it from the caches, prove adds what a
+// live read of the Lease has shown, and planNode reads it. Its objects belong to shared caches.
 type snapshot struct {
 	Name   string
 	Node   *corev1.Node // nil: it is gone
@@ -28,7 +29,9 @@ type snapshot struct {
 	Unread string // why a live read of the Lease of a silent node proves nothing, or could not be made
 }
 
-// memory is what is remembered of a node. Whatever was remembered is not changed any more.
+// memory is what is remembered of a node: its signs of life by the clock of this process, and what was done
+// about it. Observe adds what was seen, planNode what was decided, and remember keeps it. Whatever was
+// remembered is not changed any more.
 type memory struct {
 	UID       types.UID
 	First     time.Time // when this process has first seen the node
@@ -60,7 +63,7 @@ type mark struct {
 	Next  time.Time
 }
 
-// decision is what was made of a node.
+// decision is what was made of a node. planNode makes it; remember and the metrics read it.
 type decision struct {
 	Memory  memory
 	Unknown bool // it is declared Unknown now
@@ -89,7 +92,8 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	return d, plan.Plan{Proof: w.proof, Steps: w.steps, Requeue: w.next, Why: why}
 }
 
-// planner is what planNode knows while it decides.
+// planner is what planNode knows while it decides: the steps so far, and the node as they leave it. It lives
+// for one call.
 type planner struct {
 	snapshot
 	now      time.Time
@@ -150,6 +154,8 @@ func (w *planner) proveSilence(silent time.Duration) {
 	w.say("it has given no sign of life for %s, but %s", silent.Round(time.Second), w.Unread)
 }
 
+// declareUnknown writes the conditions of a node that gives no sign of life, with an event if it was ready
+// until now.
 func (w *planner) declareUnknown(after *corev1.Node) {
 	if w.Unread != "" {
 		w.say("%s", w.Unread)
@@ -247,6 +253,7 @@ func unknown(now time.Time, n *corev1.Node) *corev1.Node {
 	return after
 }
 
+// event is a step that records an event.
 func event(o plan.Object, kind, reason, message string) plan.Step {
 	return plan.RecordEvent{Object: o, Event: plan.Event{Type: kind, Reason: reason, Message: message}}
 }
@@ -317,4 +324,5 @@ func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]p
 // pods stay ready.
 const cutOff = "controller-manager/may-be-cut-off"
 
+// mayBeCutOff reports whether people say that a node may be cut off while its pods work on.
 func mayBeCutOff(n *corev1.Node) bool { return n.Annotations[cutOff] == "true" }

@@ -91,10 +91,12 @@ func with(taints []corev1.Taint, now time.Time, key string, effect corev1.TaintE
 	return append(slices.Clip(taints), corev1.Taint{Key: key, Effect: effect, TimeAdded: &added})
 }
 
+// has reports whether there is a taint with that key and effect.
 func has(taints []corev1.Taint, key string, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
+// without returns the taints without those with NoExecute of that key.
 func without(taints []corev1.Taint, key string) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoExecute })
 }

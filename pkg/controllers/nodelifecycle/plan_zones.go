@@ -12,7 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// zones is how the nodes of all zones do, by the names of the zones. The term follows it. It is data.
+// zones is how the nodes of all zones do, by the names of the zones. The term follows it: firstZones makes
+// the first value, next each later one, and of what a snapshot has of it. It is data.
 type zones map[string]members
 
 // members are the nodes of a zone, by name.
@@ -31,6 +32,7 @@ type place struct {
 	Name  string
 }
 
+// compare orders the line.
 func (p place) compare(other place) int {
 	return cmp.Or(p.Since.Compare(other.Since), cmp.Compare(p.Name, other.Name))
 }
@@ -74,6 +76,7 @@ const excluded = "node.kubernetes.io/exclude-disruption"
 // rounded is how much the time of a taint may have lost.
 const rounded = time.Second
 
+// memberOf returns what of a node concerns its zone.
 func memberOf(n *corev1.Node) member {
 	_, out := n.Labels[excluded]
 	m := member{Counts: !out}
@@ -141,6 +144,7 @@ func (z zones) with(zone, name string, is *member) zones {
 	return all
 }
 
+// put adds a node to its zone.
 func (m *members) put(name string, is member) {
 	m.All.Set(name, is)
 	if is.ailing() {
@@ -158,6 +162,7 @@ func (m *members) put(name string, is member) {
 	m.add(is, 1)
 }
 
+// remove takes a node out of its zone, as it was when it was put there.
 func (m *members) remove(name string, was member) {
 	m.All.Delete(name)
 	if was.ailing() {
@@ -175,11 +180,13 @@ func (m *members) remove(name string, was member) {
 	m.add(was, -1)
 }
 
+// inserted returns a sorted list with one more element.
 func inserted[T any](sorted []T, one T, compare func(a, b T) int) []T {
 	at, _ := slices.BinarySearchFunc(sorted, one, compare)
 	return slices.Insert(sorted, at, one)
 }
 
+// removed returns a sorted list without an element that may be there.
 func removed[T any](sorted []T, one T, compare func(a, b T) int) []T {
 	if at, ok := slices.BinarySearchFunc(sorted, one, compare); ok {
 		return slices.Delete(sorted, at, at+1)
@@ -226,6 +233,7 @@ func (m members) last(now time.Time) time.Time {
 	return time.Time{}
 }
 
+// empty reports whether a zone has no node any more.
 func (m members) empty() bool {
 	for range m.All.All() {
 		return false
@@ -233,6 +241,7 @@ func (m members) empty() bool {
 	return true
 }
 
+// add counts a member n times, which is -1 for one that goes.
 func (s *sums) add(m member, n int) {
 	if m.Counts {
 		s.Nodes += n
@@ -242,8 +251,10 @@ func (s *sums) add(m member, n int) {
 	}
 }
 
+// ailing reports whether the state of the zone concerns a node.
 func (m member) ailing() bool { return !m.Ready || !m.Tainted.IsZero() }
 
+// waits reports whether a node is to get its first NoExecute taint.
 func (m member) waits() bool { return !m.Since.IsZero() && m.Tainted.IsZero() }
 
 // of is how the zone of a node does.
@@ -288,6 +299,7 @@ const (
 	full    = "FullDisruption"
 )
 
+// state says how a zone does, by the share of its nodes that are not ready.
 func (z sums) state(o Options) string {
 	switch {
 	case z.Nodes > 0 && z.Unready == z.Nodes:

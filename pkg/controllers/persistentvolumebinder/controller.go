@@ -31,6 +31,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the two queues work. They share the caches, and each has a term of
+// its own.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
@@ -76,6 +78,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	})), nil
 }
 
+// newCaches asks for the caches and their indexes.
 func newCaches(f *informers.Factory) (*caches, error) {
 	k := &caches{}
 	k.claimTerm, k.volumeTerm = k.newClaimTerm(), k.newVolumeTerm()

@@ -27,9 +27,11 @@ type caches struct {
 	drivers informers.Store[*storagev1.CSIDriver]
 	nodes   informers.IndexedStore[*storagev1.CSINode] // by the drivers that are registered on them
 
-	brake  *brake.Brake
+	brake *brake.Brake
+	// static says that no driver is asked for volumes.
 	static bool
-	bound  reconcile.Memo[time.Time, map[string]int]
+	// bound remembers for a second how many volumes are bound.
+	bound reconcile.Memo[time.Time, map[string]int]
 
 	claimTerm  *reconcile.Term[claimTerm]
 	volumeTerm *reconcile.Term[volumeTerm]
@@ -57,6 +59,7 @@ const everything = "all"
 // noClass is the value of claims that name no class; no class can be called so.
 const noClass = "(none)"
 
+// newClaimCache asks for the cache of claims with its indexes.
 func newClaimCache(f *informers.Factory) (c claimCache, err error) {
 	if c.naming, err = informers.IndexedObjects(f, "binder-volume", func(c *corev1.PersistentVolumeClaim) []string {
 		return some(c.Spec.VolumeName)
@@ -90,6 +93,7 @@ func waits(c *corev1.PersistentVolumeClaim) bool {
 	return c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && c.DeletionTimestamp == nil
 }
 
+// newVolumeCache asks for the cache of volumes with its indexes.
 func newVolumeCache(f *informers.Factory) (c volumeCache, err error) {
 	if c.claimed, err = informers.IndexedObjects(f, "binder-claim", func(v *corev1.PersistentVolume) []string {
 		if v.Spec.ClaimRef == nil {
@@ -112,6 +116,7 @@ func newVolumeCache(f *informers.Factory) (c volumeCache, err error) {
 	return c, err
 }
 
+// some returns a value for an index, none if it is empty.
 func some(value string) []string {
 	if value == "" {
 		return nil
@@ -120,6 +125,7 @@ func some(value string) []string {
 }
 
 type (
+	// claimObservation and volumeObservation are what Observe of the two queues returns.
 	claimObservation  = reconcile.Observation[claimSnapshot, claimMemory]
 	volumeObservation = reconcile.Observation[volumeSnapshot, volumeMemory]
 )
@@ -247,6 +253,8 @@ func (k *caches) defaultClass() (newest *storagev1.StorageClass) {
 	return newest
 }
 
+// isDefault reports whether a class says that it is the default one, in the present annotation or the earlier
+// one.
 func isDefault(class *storagev1.StorageClass) bool {
 	return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
@@ -350,6 +358,8 @@ func (k *caches) liveClaim(s claimSnapshot) []reconcile.Live {
 	return all
 }
 
+// liveVolume is the object that is compared with the server before a volume is written of which the cache may
+// be late.
 func (k *caches) liveVolume(s volumeSnapshot) []reconcile.Live {
 	if s.Volume == nil {
 		return nil
@@ -357,6 +367,7 @@ func (k *caches) liveVolume(s volumeSnapshot) []reconcile.Live {
 	return []reconcile.Live{one(k.volumes.Store, s.Volume)}
 }
 
+// one is a set of one object.
 func one[T plan.Object](store informers.Store[T], o T) reconcile.Live {
 	return reconcile.Live{Kind: store.Kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Selector: labels.Everything(), Cached: []plan.Object{o}}
 }

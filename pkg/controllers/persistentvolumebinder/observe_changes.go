@@ -122,6 +122,7 @@ func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
+// unplaced reports whether a pod is to be scheduled.
 func unplaced(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p)
 }

@@ -14,6 +14,7 @@ const replacedWithin = 30 * time.Second
 // goneClasses are the classes that have gone a moment ago, by name.
 type goneClasses map[string]goneClass
 
+// goneClass is a class as it was, and when it has gone.
 type goneClass struct {
 	was  *storagev1.StorageClass
 	when time.Time

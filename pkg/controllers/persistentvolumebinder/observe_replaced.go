@@ -17,6 +17,7 @@ type share struct {
 	Bound    int // to claims that have ever existed
 }
 
+// String says so in words, for events and explanations.
 func (s share) String() string {
 	return fmt.Sprintf("%d of %d volumes of claims%s", s.Replaced, s.Bound, s.Of)
 }

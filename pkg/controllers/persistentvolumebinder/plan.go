@@ -24,7 +24,9 @@ const (
 	yes               = "yes"
 )
 
-// claimSnapshot is what one reconcile of a claim has observed. Its objects belong to shared caches.
+// claimSnapshot is what one reconcile of a claim has observed: the claim, and the volumes and the class that
+// it may have to do with. observeClaim fills it from the caches, proveClaim adds what was read live, and
+// planClaim reads it. Its objects belong to shared caches.
 type claimSnapshot struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Volume is the one that the claim names; nil if there is none. Proved says that this volume, or the claim, was
@@ -62,19 +64,21 @@ type driver struct {
 }
 
 // claimMemory is what is remembered of a claim: the reason of the last event, so that it is not said again.
+// rememberClaim makes it of the decision.
 type claimMemory struct {
 	UID  types.UID
 	Told string
 }
 
-// claimDecision is what becomes of a claim.
+// claimDecision is what becomes of a claim. planClaim makes it; memory, term and metrics are made of it.
 type claimDecision struct {
 	Bind    string // the volume that it is bound to, if that takes a write
 	Waits   string // for this driver, which was asked
 	Ask     string // the driver that is asked now
 	Default bool   // it gets the default class
 	Failed  string // the provisioner, if there can be no volume from it
-	Told    string
+	// Told is the reason of the last event, this reconcile's included.
+	Told string
 }
 
 // planClaim binds a claim, asks for a volume, or says what it waits for.
@@ -112,19 +116,23 @@ func (s claimSnapshot) proof() []plan.Ref {
 	return []plan.Ref{volumeRef(c.Spec.VolumeName)}
 }
 
+// claimRef names a claim that is to be read live.
 func claimRef(namespace, name string) plan.Ref {
 	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	return plan.Ref{Kind: kind, Namespace: namespace, Name: name}
 }
 
+// volumeRef names a volume that is to be read live.
 func volumeRef(name string) plan.Ref {
 	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolume"), Name: name}
 }
 
+// classRef names a class that is to be read live.
 func classRef(name string) plan.Ref {
 	return plan.Ref{Kind: storagev1.SchemeGroupVersion.WithKind("StorageClass"), Name: name}
 }
 
+// has reports whether there is an annotation, whatever it says.
 func has(annotations map[string]string, key string) bool { _, ok := annotations[key]; return ok }
 
 // planCompleted is about a claim that was bound once (PV-24..26).
@@ -216,6 +224,7 @@ func contradiction(s claimSnapshot) (e event, why string) {
 	return event{}, ""
 }
 
+// waitForPodScheduled is the reason of events about claims whose pod is to be scheduled.
 const waitForPodScheduled = "WaitForPodScheduled"
 
 // waitForPod says which pods are to be scheduled (PV-17).
@@ -252,8 +261,10 @@ func nearMisses(s claimSnapshot) string {
 // event is one of a claim or a volume; the zero event is none.
 type event struct{ kind, reason, message string }
 
+// empty reports whether there is no event.
 func (e event) empty() bool { return e == event{} }
 
+// of is the step that records the event about an object.
 func (e event) of(o plan.Object) plan.Step {
 	return plan.RecordEvent{Object: o, Event: plan.Event{Type: e.kind, Reason: e.reason, Message: e.message}}
 }

@@ -65,6 +65,7 @@ func reserve(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) *corev
 	return after
 }
 
+// annotate sets an annotation of a claim, which is the caller's own copy.
 func annotate(c *corev1.PersistentVolumeClaim, key, value string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

@@ -34,10 +34,12 @@ func classOfVolume(v *corev1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
+// requested is how much storage a claim asks for.
 func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
 	return c.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
+// capacity is how much storage a volume has.
 func capacity(v *corev1.PersistentVolume) resource.Quantity {
 	return v.Spec.Capacity[corev1.ResourceStorage]
 }
@@ -61,6 +63,7 @@ type demand struct {
 	selector labels.Selector // what cannot be read selects nothing
 }
 
+// demandOf reads what a claim asks for, once for all volumes that it is compared with.
 func demandOf(c *corev1.PersistentVolumeClaim, class string) demand {
 	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
 	if c.Spec.Selector == nil {
@@ -73,7 +76,8 @@ func demandOf(c *corev1.PersistentVolumeClaim, class string) demand {
 	return w
 }
 
-// misfits are what keeps a volume from a claim, as a set.
+// misfits are what keeps a volume from a claim, as a set. The method keeps makes it, and people are told what
+// is in it.
 type misfits uint16
 
 const (
@@ -89,8 +93,11 @@ const (
 	unselected
 )
 
+// has reports whether one of them is in the set.
 func (m misfits) has(one misfits) bool { return m&one != 0 }
-func (m misfits) count() int           { return bits.OnesCount16(uint16(m)) }
+
+// count is how many there are.
+func (m misfits) count() int { return bits.OnesCount16(uint16(m)) }
 
 // keeps returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved for the claim, class, selector and
 // phase do not count (PV-29, PV-30, PV-31).
@@ -161,6 +168,7 @@ func fits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVol
 	return w.keeps(v) == 0
 }
 
+// volumeMode is the mode of a volume, or that which a claim asks for, with the default of the API server.
 func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return ptr.Deref(m, corev1.PersistentVolumeFilesystem)
 }
@@ -222,6 +230,7 @@ func (w *demand) candidates(volumes []*corev1.PersistentVolume) iter.Seq[candida
 	}
 }
 
+// compare puts the volume first that a claim is bound to.
 func (a candidate) compare(b candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.wrong, b.wrong),
@@ -275,6 +284,7 @@ const other modes = 1 << 4
 // every is the set of all access modes.
 const every = other<<1 - 1
 
+// modesOf returns the set of a list of access modes.
 func modesOf(all []corev1.PersistentVolumeAccessMode) (m modes) {
 	for _, one := range all {
 		switch one {
@@ -293,6 +303,7 @@ func modesOf(all []corev1.PersistentVolumeAccessMode) (m modes) {
 	return m
 }
 
+// count is how many modes are in the set.
 func (m modes) count() int { return bits.OnesCount8(uint8(m)) }
 
 // supersets returns the sets that contain the modes, the smallest first.
@@ -314,6 +325,7 @@ func shelf(class string, mode *corev1.PersistentVolumeMode, attributes *string) 
 // place is where volumes of one size and one set of access modes are found on a shelf. Sizes are equal here that have the same number of bits.
 func place(shelf string, m modes, size int) string { return fmt.Sprintf("%s\n%d\n%d", shelf, m, size) }
 
+// sizeOf is in which class of sizes a quantity is: how many bits its number of bytes has.
 func sizeOf(q resource.Quantity) int {
 	if q.CmpInt64(math.MaxInt64) > 0 {
 		return largest // more than q.Value can say

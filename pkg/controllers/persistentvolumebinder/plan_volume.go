@@ -13,7 +13,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// volumeSnapshot is what one reconcile of a volume has observed. Its objects belong to shared caches.
+// volumeSnapshot is what one reconcile of a volume has observed: the volume, and what is known of its claim.
+// observeVolume fills it from the caches, proveVolume adds what was read live, and planVolume reads it. Its
+// objects belong to shared caches.
 type volumeSnapshot struct {
 	Volume *corev1.PersistentVolume
 	// Claim is the one that the volume names; nil if there is none. If it names none, it is one that was bound to it, and names it still.
@@ -33,7 +35,8 @@ type volumeSnapshot struct {
 	Memory volumeMemory
 }
 
-// volumeMemory is what is remembered of a volume.
+// volumeMemory is what is remembered of a volume. observeVolume notes what watches have shown, and
+// rememberVolume what was decided.
 type volumeMemory struct {
 	Claim   types.UID // which the rest is about
 	Deleted bool      // a watch has shown the deletion of the claim
@@ -41,13 +44,15 @@ type volumeMemory struct {
 	Told    string    // the last event
 }
 
-// volumeDecision is what becomes of a volume.
+// volumeDecision is what becomes of a volume. planVolume makes it; memory, term, brake and metrics follow it.
 type volumeDecision struct {
 	Release bool // it is released now
-	Held    time.Time
-	Freed   bool // it was held for so long as such volumes are held at most
-	Told    string
-	Failed  bool // it cannot be deleted, and is Failed now
+	// Held is since when the volume is held; zero if it is not.
+	Held  time.Time
+	Freed bool // it was held for so long as such volumes are held at most
+	// Told is the last event, this reconcile's included.
+	Told   string
+	Failed bool // it cannot be deleted, and is Failed now
 }
 
 // planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its
@@ -85,6 +90,7 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 // together, and it is Bound then with one write less. Times of creation are in whole seconds.
 const claimFollows = 2 * time.Second
 
+// fresh reports whether a volume was created a moment ago and nobody has said how it is.
 func fresh(now time.Time, v *corev1.PersistentVolume) bool {
 	age := now.Sub(v.CreationTimestamp.Time)
 	return (v.Status.Phase == "" || v.Status.Phase == corev1.VolumePending) && age >= 0 && age < claimFollows
@@ -144,6 +150,7 @@ const heldFor = time.Hour
 // such volumes, and the first ones are not to be taken for the only ones.
 const restoredTogether = 10 * time.Second
 
+// restored reports whether a volume is so new that it may come from a restore of many.
 func restored(now time.Time, v *corev1.PersistentVolume) bool {
 	age := now.Sub(v.CreationTimestamp.Time)
 	return age >= 0 && age < restoredTogether
@@ -188,6 +195,7 @@ func planOrphan(
 	return d, p
 }
 
+// release says that a volume is Released, or, if it is said already, what becomes of it.
 func release(
 	s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume, why string,
 ) (d volumeDecision, _ plan.Plan) {
@@ -278,6 +286,7 @@ func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return after
 }
 
+// drop takes a finalizer off a volume, which is the caller's own copy.
 func drop(v *corev1.PersistentVolume, finalizer string) {
 	v.Finalizers = slices.DeleteFunc(v.Finalizers, func(f string) bool { return f == finalizer })
 	if len(v.Finalizers) == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// claimTerm is what the controller knows beside its claims.
+// claimTerm is what the controller knows beside its claims. Watches change it, and so do outcomes; Observe
+// and the functions that enqueue read it.
 type claimTerm struct {
 	Asked  cowmap.Map[types.UID, begun] // claims whose driver was asked
 	Losers lostVolumes
@@ -22,7 +23,8 @@ type claimTerm struct {
 	Offers offers
 }
 
-// volumeTerm is what the controller knows beside its volumes.
+// volumeTerm is what the controller knows beside its volumes. Watches change it, and so do outcomes; Observe
+// and the metrics read it.
 type volumeTerm struct {
 	Deleting cowmap.Map[types.UID, begun]  // volumes that their driver is to delete
 	Held     cowmap.Map[string, types.UID] // volumes that the brake holds
@@ -36,6 +38,8 @@ type begun struct {
 	at     time.Time
 }
 
+// newClaimTerm returns the term of claims. Those are enqueued, together, that volumes fit which have become
+// free.
 func (k *caches) newClaimTerm() *reconcile.Term[claimTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[claimTerm]{
 		Next: k.nextClaimTerm,
@@ -76,6 +80,7 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 	return t
 }
 
+// newVolumeTerm returns the term of volumes. When it ends, the brake lets go of what it holds.
 func (k *caches) newVolumeTerm() *reconcile.Term[volumeTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[volumeTerm]{
 		Begin: func() volumeTerm { return volumeTerm{Replaced: k.allReplaced()} },

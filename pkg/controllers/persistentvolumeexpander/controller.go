@@ -30,6 +30,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Of volumes it reads to whom they belong and
+// which plugin they have.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.Objects[*corev1.PersistentVolumeClaim](c.Informers,
 		"spec.volumeName", "spec.resources.requests", "status.phase", "status.capacity", "metadata.annotations["+resizer+"]")

@@ -18,14 +18,16 @@ const resizer = "volume.kubernetes.io/storage-resizer"
 // reason is that of all events.
 const reason = "ExternalExpanding"
 
-// snapshot is what one reconcile of a claim has observed. The objects belong to shared caches.
+// snapshot is a claim and its volume, as one reconcile has observed them. Observe fills it, and planHandOver
+// reads it. The objects belong to shared caches.
 type snapshot struct {
 	Claim  *corev1.PersistentVolumeClaim
 	Volume *corev1.PersistentVolume // that of the claim; nil if there is none, or it belongs to another claim
 	Seen   *resource.Quantity       // see memory; nil if there is none
 }
 
-// memory is what is remembered of a claim while it asks for more than it has.
+// memory is what is remembered of a claim while it asks for more than it has. Observe makes it; it reaches
+// the plan as Seen of the snapshot.
 type memory struct {
 	UID     types.UID
 	Request resource.Quantity // that it had when it was last reconciled, which an event has told of
@@ -38,6 +40,7 @@ func growing(c *corev1.PersistentVolumeClaim) bool {
 	return c.Status.Phase == corev1.ClaimBound && request.Cmp(capacity) > 0
 }
 
+// requested is how much storage a claim asks for.
 func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
 	return c.Spec.Resources.Requests[corev1.ResourceStorage]
 }

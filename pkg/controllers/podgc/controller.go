@@ -42,6 +42,7 @@ func podFields() informers.PodFields {
 	}
 }
 
+// init asks for the caches and says how the rules work. Each has a worker.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pods, err1 := informers.EndingPods(c.Informers, podFields())
 	nodes, err2 := informers.Nodes(c.Informers, "spec.taints", "status.conditions")

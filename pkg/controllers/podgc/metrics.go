@@ -22,6 +22,7 @@ type collectors struct {
 	brake     *brake.Brake
 }
 
+// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors(b *brake.Brake) collectors {
 	const subsystem = "pod_gc_collector"
 	labels := []string{"namespace", "reason"}

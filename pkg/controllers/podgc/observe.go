@@ -26,6 +26,7 @@ type caches struct {
 	brake  *brake.Brake
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the pods that a rule may have to do with.

@@ -59,15 +59,17 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	return plan.Plan{Why: "there is no rule of this name"}
 }
 
-// snapshot is what one reconcile of a rule has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a rule has observed. Observe fills it from the caches, prove adds what
+// was read live, and planPods reads it. The objects belong to shared caches.
 type snapshot struct {
 	Rule   string
 	Policy policy
-	// pods are all that the rule may have to do with: for terminated those that have finished, for out-of-service and
-	// unscheduled those that are being deleted, for orphaned those on the nodes that are gone.
+	// Pods are all that the rule may have to do with: for terminated those that have finished, for
+	// out-of-service and unscheduled those that are being deleted, for orphaned those on the nodes that are
+	// gone.
 	Pods  []*corev1.Pod
 	Nodes map[string]*corev1.Node // of the pods; out-of-service only
-	// kept counts the finished pods when none of them matters, and pods is empty; terminated only.
+	// Kept counts the finished pods when none of them matters, and Pods is empty; terminated only.
 	Kept int
 
 	// The rest is for orphaned only.
@@ -186,10 +188,13 @@ func nodesOf(victims []*corev1.Pod) (refs []plan.Ref) {
 	return refs
 }
 
+// nodeKind is that of nodes.
 func nodeKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Node") }
 
+// allNodes names the metadata of all nodes.
 func allNodes() plan.Ref { return plan.Ref{Kind: nodeKind(), All: true, Metadata: true} }
 
+// metadataOf names the metadata of one node.
 func metadataOf(node string) plan.Ref { return plan.Ref{Kind: nodeKind(), Name: node, Metadata: true} }
 
 // removeAll removes the victims. Those that have to be failed before are taken a batch at a time, as each of them is copied;
@@ -295,6 +300,7 @@ func byAge(a, b *corev1.Pod) int {
 		strings.Compare(a.Namespace, b.Namespace))
 }
 
+// evicted reports whether a kubelet has evicted the pod.
 func evicted(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted"
 }

@@ -17,7 +17,8 @@ const (
 	window = 10 * time.Minute
 )
 
-// memory is what the orphaned rule remembers from one reconcile to the next.
+// memory is what the orphaned rule remembers from one reconcile to the next: since when nodes are missing,
+// and which there were. Observe and prove make it; it is kept whatever becomes of the pods.
 type memory struct {
 	Missing map[string]time.Time // names that pods are assigned to and no node has, since when
 	Seen    map[string]span      // nodes of the last window
@@ -54,6 +55,7 @@ type held struct {
 	Why  string
 }
 
+// holdKind is why orphans are held back.
 type holdKind int
 
 const (

@@ -1,5 +1,10 @@
-// Package pvcprotection is the persistentvolumeclaim-protection controller: a PersistentVolumeClaim that is deleted stays as long as a pod
-// uses it.
+// Package pvcprotection is the persistentvolumeclaim-protection controller: a PersistentVolumeClaim that is
+// deleted stays as long as a pod uses it.
 //
-// A program passes what pvcprotection.New(pvcprotection.Options{}) returns to manager.New. For users, docs/pvcprotection.md says what the controller does.
+// A program passes what pvcprotection.New(pvcprotection.Options{}) returns to manager.New. For users,
+// docs/pvcprotection.md says what the controller does.
+//
+// There are two queues. A key of the first is a namespace: the plan asks for one live list of its pods, which
+// is the proof for all its claims that are to go. A key of the second is a claim, whose condition Unused says
+// whether a pod uses it; there the cache decides, because nothing is deleted.
 package pvcprotection

@@ -23,7 +23,8 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// memory is what is remembered of a namespace.
+// memory is what is remembered of a namespace: when its pods may be listed again, and which claims people
+// were told of. Observe makes it, and prove sets the time.
 type memory struct {
 	Next time.Time          // when its pods may be listed live again
 	Told map[types.UID]bool // the claims of which an event has said which pod keeps them
@@ -34,7 +35,8 @@ type caches struct {
 	claims informers.IndexedStore[*corev1.PersistentVolumeClaim] // those with something to do, by namespace
 	pods   informers.ClaimPodCache
 
-	refused *reconcile.Term[bool] // the account may not write the status of claims
+	// refused is the term of the second queue: the account may not write the status of claims.
+	refused *reconcile.Term[bool]
 }
 
 // due is the index of claims: those with something to do are found by their namespace.
@@ -45,6 +47,7 @@ func due(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{claim.Namespace}
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the claims of a namespace that lack the finalizer or may lose it, and who uses the latter. The cache is asked first; of

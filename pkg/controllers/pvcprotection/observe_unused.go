@@ -21,6 +21,7 @@ func (k *caches) observeUnused(_ context.Context, r reconcile.Request[struct{}])
 	return o, nil
 }
 
+// usageOf finds who uses a claim, by the cache.
 func (k *caches) usageOf(c *corev1.PersistentVolumeClaim) usage {
 	refused, _ := k.refused.Get()
 	u := usage{Claim: c, Refused: refused}

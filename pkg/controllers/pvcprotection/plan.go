@@ -25,7 +25,8 @@ const (
 	lookAgain   = 5 * time.Second  // after a pod was found that the cache did not know of: its end may cause no event
 )
 
-// snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
+// snapshot is the claims of one namespace with something to do, and who uses them. Observe fills it from the
+// caches, prove from the live list, and planClaims reads it. The objects belong to shared caches.
 type snapshot struct {
 	Namespace string
 	Claims    []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
@@ -37,7 +38,7 @@ type snapshot struct {
 	Unknown []string // those of them that the cache lacks
 }
 
-// claim is a claim with something to do.
+// claim is a claim with something to do, and what is known of who uses it.
 type claim struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Pod     string // that uses it; empty if none is known
@@ -122,6 +123,7 @@ func wholePods(namespace string, names []string) (refs []plan.Ref) {
 	return refs
 }
 
+// podsWith names the pods of a namespace that a field selector matches.
 func podsWith(namespace string, selector fields.Selector) plan.Ref {
 	kind := corev1.SchemeGroupVersion.WithKind("Pod")
 	return plan.Ref{Kind: kind, Namespace: namespace, All: true, Fields: selector.String()}

@@ -11,7 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// usage is what one reconcile of a claim has observed for its condition Unused. The claim belongs to a shared cache.
+// usage is the snapshot of the second queue: what one reconcile of a claim has observed for its condition
+// Unused. observeUnused fills it, and planUnused and reportUnused read it. The claim belongs to a shared
+// cache.
 type usage struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Pod     string // that has not ended and names the claim; empty if there is none in the cache

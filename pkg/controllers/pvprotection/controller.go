@@ -28,6 +28,7 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the cache of volumes and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	volumes, err := informers.Objects[*corev1.PersistentVolume](c.Informers)
 	if err != nil {

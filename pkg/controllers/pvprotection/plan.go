@@ -11,7 +11,8 @@ import (
 // protection is the finalizer of PersistentVolumes (SM-20).
 const protection plan.Protection = "kubernetes.io/pv-protection"
 
-// snapshot is what one reconcile of a volume has observed. The object belongs to a shared cache.
+// snapshot is a volume, as one reconcile has observed it. Observe fills it, and planFinalizer reads it. The
+// object belongs to a shared cache.
 type snapshot struct{ Volume *corev1.PersistentVolume }
 
 // planFinalizer gives a volume its finalizer, and takes it off one that is being deleted and not bound. The change is an update of the

@@ -37,8 +37,10 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// quotaKind is that of ResourceQuotas.
 var quotaKind = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
 
+// init asks for the cache of quotas and makes the index, which watches on its own what the quotas limit.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	quotas, err := informers.Objects[*corev1.ResourceQuota](c.Informers)
 	if err != nil {
@@ -100,6 +102,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 	}
 }
 
+// owner is the quota, whose status is all that is written.
 func owner(s snapshot) plan.Object {
 	if s.Quota == nil {
 		return nil

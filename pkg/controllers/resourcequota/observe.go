@@ -22,7 +22,8 @@ import (
 const (
 	// readWithin is how long a live read of the quota may take. Without an answer, nothing is lowered too early.
 	readWithin = 2 * time.Second
-	lookAgain  = usage.LookAgain
+	// lookAgain is when a quota is looked at again that waits for a watch.
+	lookAgain = usage.LookAgain
 )
 
 // caches are what the controller reads.

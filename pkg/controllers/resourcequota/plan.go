@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a quota has observed. The quota belongs to a shared cache.
+// snapshot is what one reconcile of a quota has observed: what is counted, and what is not known yet. Observe
+// fills it; planUsage and remember read it. The quota belongs to a shared cache.
 type snapshot struct {
 	Quota *corev1.ResourceQuota
 	// Counted has those of the limited names of which all objects are known.

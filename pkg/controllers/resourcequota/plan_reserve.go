@@ -30,7 +30,8 @@ const clockSkew = 5 * time.Second
 // farApart is more versions than an etcd makes while a reservation lasts. An object that is older by that comes from another etcd.
 const farApart = 1 << 23
 
-// memory is what is remembered of a quota.
+// memory is what is remembered of a quota: what was written, and what admission has let in that no watch has
+// shown yet. Observe advances it by what was seen, and remember by what was written.
 type memory struct {
 	Sequence uint64 // of the latest arrival that was seen
 	Selector string // the scopes for which this was remembered
@@ -265,6 +266,7 @@ func smaller(a, b corev1.ResourceList) corev1.ResourceList {
 	return both
 }
 
+// copy returns an increase whose amounts may be changed.
 func (r increase) copy() increase {
 	r.Usage = r.Usage.DeepCopy()
 	return r

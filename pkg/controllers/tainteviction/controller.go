@@ -30,6 +30,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Of pods it reads when they were bound, and of
+// nodes their taints.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pods, err1 := informers.PodsByNode(c.Informers, informers.PodFields{
 		Paths: []string{"spec.nodeName", "spec.tolerations", "status.phase", "status.conditions"},

@@ -27,8 +27,10 @@ type caches struct {
 	grace      time.Duration
 }
 
+// observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
+// observe finds the pod, its node, and since when this process leads. Nothing is read live.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
@@ -83,6 +85,7 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
+// tainted reports whether pods may be evicted from a node.
 func tainted(n *corev1.Node) bool { return len(noExecute(n)) > 0 }
 
 // noExecute are the taints for which pods are evicted (TE-11).

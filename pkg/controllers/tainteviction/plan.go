@@ -16,7 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a pod has observed. Its objects belong to shared caches.
+// snapshot is what one reconcile of a pod has observed. Observe fills it from the caches, prove adds the node
+// as it was read live, and planEviction reads it. Its objects belong to shared caches.
 type snapshot struct {
 	Pod        *corev1.Pod
 	Node       *corev1.Node // that the pod is on; nil if there is none
@@ -33,7 +34,8 @@ type snapshot struct {
 	Freed  bool      // an operator has released the brake: it goes also if its node cannot be read
 }
 
-// memory is what is remembered of a pod. Whatever was remembered is not changed any more.
+// memory is what is remembered of a pod: since when it has to bear with each taint, and what people were
+// told. The function remember makes it of the decision. Whatever was remembered is not changed any more.
 type memory struct {
 	UID   types.UID
 	Began map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
@@ -49,13 +51,16 @@ func (s snapshot) remembered() memory {
 	return s.Memory
 }
 
-// decision is what follows from the taints.
+// decision is what follows from the taints: when the pod is due, and whether it goes now. planEviction makes
+// it; remember and the metrics read it.
 type decision struct {
 	Began map[string]time.Time
 	Due   time.Time // zero: never
 	Taint string    // the one that it is due for
 	Evict bool
-	Told  string
+	// Told is what the last event of the pod is about, this reconcile's included.
+	Told string
+	// Asked is how often Options.Evict was asked, this reconcile included.
 	Asked int
 }
 

@@ -60,11 +60,13 @@ func firstClass(nodes int, annotated [steps]int) int {
 	return found
 }
 
-// snapshot is what one reconcile of a node has observed. The object belongs to a shared cache.
+// snapshot is a node, and the size of the cluster as the term has it. Observe fills it, and planAnnotation
+// reads it. The object belongs to a shared cache.
 type snapshot struct {
 	Node  *corev1.Node
 	Nodes int // how many there are
-	Class int // of the cluster's size
+	// Class is that of the cluster's size; unknown until the nodes were counted.
+	Class int
 }
 
 // planAnnotation brings the annotation to what it should be (TTL-10). The precondition is the uid of the node.

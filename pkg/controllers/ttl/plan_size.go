@@ -5,7 +5,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// size is how many nodes there are, and the class of sizes to which that belongs. The term follows it.
+// size is how many nodes there are, and the class of sizes to which that belongs. The term follows it:
+// firstSize makes the first value and next each later one. A value is never changed.
 type size struct {
 	Nodes int
 	Class int

@@ -28,6 +28,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// init asks for the caches and says how the controller works. Claims and volumes have an index by the classes
+// that they refer to.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	classes, err1 := informers.Objects[*storagev1.VolumeAttributesClass](c.Informers)
 	claims, err2 := informers.IndexedObjects(c.Informers, "attributes class", classesOfClaim,

@@ -78,6 +78,7 @@ func ofClaim(o plan.Object) []string {
 	return nil
 }
 
+// ofVolume returns the classes that a volume refers to, none if there is no volume.
 func ofVolume(o plan.Object) []string {
 	if v, ok := o.(*corev1.PersistentVolume); ok {
 		return classesOfVolume(v)

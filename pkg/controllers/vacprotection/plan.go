@@ -24,14 +24,15 @@ const (
 	lookAgain = 250 * time.Millisecond
 )
 
-// snapshot is what one reconcile of a class has observed. The object belongs to a shared cache.
+// snapshot is a class and, if it is being deleted, who refers to it. Observe fills it, and planFinalizer
+// reads it. The object belongs to a shared cache.
 type snapshot struct {
 	Class           *storagev1.VolumeAttributesClass
 	Claims, Volumes users // that refer to a class that is being deleted
 	Proved          bool  // the caches of both show a state that is later than the deletion
 }
 
-// users are objects of a kind that refer to a class.
+// users are objects of a kind that refer to a class: how many, and one of them by name for people.
 type users struct {
 	Count int
 	First plan.Key // by name
@@ -68,6 +69,7 @@ func (s snapshot) whoUses() string {
 	return strings.Join(parts, ", and ")
 }
 
+// others says how many users there are besides the one that is named.
 func others(n int) string {
 	if n == 1 {
 		return ""
