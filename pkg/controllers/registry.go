@@ -45,7 +45,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Registry returns all controllers, with their defaults, which a command line may change. To add one: a folder and a line.
+// Registry returns all controllers, with their defaults, which a command line may change. To add one: a folder and a
+// line.
 func Registry() []manager.Controller {
 	return []manager.Controller{
 		attachdetach.New(attachdetach.Options{}),

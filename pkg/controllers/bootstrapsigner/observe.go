@@ -30,7 +30,8 @@ func newCaches(f *informers.Factory) (*caches, error) {
 	return &caches{configMaps, secrets}, errors.Join(err1, err2)
 }
 
-// observe finds the ConfigMap, and which tokens may sign it and have. The secrets of the tokens are not in the snapshot.
+// observe finds the ConfigMap, and which tokens may sign it and have. The secrets of the tokens are not in the
+// snapshot.
 func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	m := k.configMaps.Get(r.Key.Namespace, r.Key.Name)
 	if m == nil {
@@ -51,8 +52,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 	return o, nil
 }
 
-// add adds the token of a Secret, if the token is for signing (BOOT-14). No two Secrets can have tokens of the same id, because the
-// name of a Secret must have the id, too.
+// add adds the token of a Secret, if the token is for signing (BOOT-14). No two Secrets can have tokens of the same
+// id, because the name of a Secret must have the id, too.
 func (s *snapshot) add(secret *corev1.Secret, signed map[string]string, content string) {
 	data := func(key string) string { return bootstrapsecrets.GetData(secret, key) }
 	if data(api.BootstrapTokenUsageSigningKey) != "true" {

@@ -32,8 +32,8 @@ type token struct {
 // unusable says why a Secret does not have a token that can sign. It is only for the explanation of the plan.
 type unusable struct{ Secret, Why string }
 
-// planSignatures brings the signatures of the ConfigMap to those of the tokens that have not expired (BOOT-15). It is done again when the next
-// of them expires (BOOT-33).
+// planSignatures brings the signatures of the ConfigMap to those of the tokens that have not expired (BOOT-15). It is
+// done again when the next of them expires (BOOT-33).
 func planSignatures(now time.Time, s snapshot) plan.Plan {
 	if s.ConfigMap == nil {
 		return plan.Plan{Why: "there is no ConfigMap to sign"}

@@ -50,7 +50,8 @@ func fields() []string { return []string{"rules", "aggregationRule"} }
 // term is a label with its value, as the index has them.
 func term(label, value string) string { return label + "=" + value }
 
-// observe finds the ClusterRole and those whose rules it is to have. One without an aggregation rule is as good as gone (SM-9).
+// observe finds the ClusterRole and those whose rules it is to have. One without an aggregation rule is as good as
+// gone (SM-9).
 func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	role := k.roles.Get("", r.Key.Name)
 	if role == nil || role.AggregationRule == nil {
@@ -65,8 +66,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o 
 	return o, err
 }
 
-// readOwner asks the server whether this controller owns the rules of a role, because no cache has managedFields. The role may be gone, or
-// may have been replaced by another one of its name: then the event of that is on the way.
+// readOwner asks the server whether this controller owns the rules of a role, because no cache has managedFields. The
+// role may be gone, or may have been replaced by another one of its name: then the event of that is on the way.
 func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRole) (exists, owns bool, err error) {
 	roles := client.MappingFor[*rbacv1.ClusterRole]()
 	live := &metav1.PartialObjectMetadata{}
@@ -80,7 +81,8 @@ func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRo
 	return true, ownsRules(live.ManagedFields), nil
 }
 
-// ownsRules reports whether this controller owns the rules of a ClusterRole: it has applied them, and nobody has written others since (SM-5).
+// ownsRules reports whether this controller owns the rules of a ClusterRole: it has applied them, and nobody has
+// written others since (SM-5).
 func ownsRules(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(f metav1.ManagedFieldsEntry) bool {
 		if f.Manager != fieldManager || f.Operation != metav1.ManagedFieldsOperationApply || f.FieldsV1 == nil {
@@ -93,7 +95,8 @@ func ownsRules(fields []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// candidates is a lookup: the ClusterRoles that may match a selector are those that have one of its labels, or all if it names none.
+// candidates is a lookup: the ClusterRoles that may match a selector are those that have one of its labels, or all if
+// it names none.
 func (k *caches) candidates(selector *metav1.LabelSelector) []*rbacv1.ClusterRole {
 	if len(selector.MatchLabels) == 0 {
 		return k.roles.In("")

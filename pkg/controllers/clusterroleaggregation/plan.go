@@ -29,8 +29,8 @@ type snapshot struct {
 	OwnsRules bool
 }
 
-// planRules applies the rules of the sources if the role has others (SM-4, SM-5). If there are none to apply, rules that were applied
-// before go, and those that others have written stay (SM-6).
+// planRules applies the rules of the sources if the role has others (SM-4, SM-5). If there are none to apply, rules
+// that were applied before go, and those that others have written stay (SM-6).
 func planRules(_ time.Time, s snapshot) plan.Plan {
 	if s.Role == nil || s.Role.AggregationRule == nil {
 		return plan.Plan{Why: "the ClusterRole is gone, or has no aggregation rule"}
@@ -54,9 +54,9 @@ func planRules(_ time.Time, s snapshot) plan.Plan {
 	}
 }
 
-// applied returns the fields of a role that are applied. If there are no rules, the field is absent, which takes off those that were
-// applied before (SM-6). An empty list would still belong to this controller, and whoever then applies rules to the role would get a
-// conflict.
+// applied returns the fields of a role that are applied. If there are no rules, the field is absent, which takes off
+// those that were applied before (SM-6). An empty list would still belong to this controller, and whoever then
+// applies rules to the role would get a conflict.
 func applied(role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) plan.Object {
 	version, kind := rbacv1.SchemeGroupVersion.WithKind("ClusterRole").ToAPIVersionAndKind()
 	about := metav1.ObjectMeta{Name: role.Name, UID: role.UID}
@@ -83,7 +83,8 @@ func aggregated(sources []*rbacv1.ClusterRole) []rbacv1.PolicyRule {
 // supplies reports whether a ClusterRole has rules that can be aggregated.
 func supplies(source *rbacv1.ClusterRole) bool { return slices.ContainsFunc(source.Rules, grants) }
 
-// grants reports whether a rule grants anything. No server accepts one that does not, so it must not keep the others from being applied.
+// grants reports whether a rule grants anything. No server accepts one that does not, so it must not keep the others
+// from being applied.
 func grants(rule rbacv1.PolicyRule) bool {
 	return len(rule.Verbs) > 0 && (len(rule.NonResourceURLs) > 0 || len(rule.APIGroups) > 0 && len(rule.Resources) > 0)
 }
@@ -123,11 +124,11 @@ func textOf(rule rbacv1.PolicyRule) string {
 // lookup returns all ClusterRoles that may match a selector.
 type lookup func(*metav1.LabelSelector) []*rbacv1.ClusterRole
 
-// sources returns the ClusterRoles whose rules a role is to have, in the order in which they are taken: of the roles that it selects,
-// those of the first selector by name, then those of the next (SM-2). A selected role that aggregates others stands for its own sources:
-// what it is to have counts, not what it has now. So a change reaches all roles of a chain at once, and roles in a cycle cannot pass
-// rules back and forth that come from nowhere (SM-7). One that selects no other role keeps the rules that others have written (SM-6), so
-// it is a source itself.
+// sources returns the ClusterRoles whose rules a role is to have, in the order in which they are taken: of the roles
+// that it selects, those of the first selector by name, then those of the next (SM-2). A selected role that
+// aggregates others stands for its own sources: what it is to have counts, not what it has now. So a change reaches
+// all roles of a chain at once, and roles in a cycle cannot pass rules back and forth that come from nowhere (SM-7).
+// One that selects no other role keeps the rules that others have written (SM-6), so it is a source itself.
 func sources(role *rbacv1.ClusterRole, candidates lookup) (found []*rbacv1.ClusterRole, err error) {
 	known := map[string]bool{role.Name: true}
 	var visit func([]*rbacv1.ClusterRole)
@@ -149,8 +150,8 @@ func sources(role *rbacv1.ClusterRole, candidates lookup) (found []*rbacv1.Clust
 	return found, err
 }
 
-// standsFor returns the ClusterRoles whose rules count in place of the role's own where it is selected: those that it selects. There are
-// none if it aggregates none, or has an invalid selector and so keeps its rules (SM-3).
+// standsFor returns the ClusterRoles whose rules count in place of the role's own where it is selected: those that it
+// selects. There are none if it aggregates none, or has an invalid selector and so keeps its rules (SM-3).
 func standsFor(role *rbacv1.ClusterRole, candidates lookup) []*rbacv1.ClusterRole {
 	if role.AggregationRule == nil {
 		return nil
@@ -162,8 +163,8 @@ func standsFor(role *rbacv1.ClusterRole, candidates lookup) []*rbacv1.ClusterRol
 	return others
 }
 
-// selected returns the ClusterRoles that a role with an aggregation rule selects, without itself: those of the first selector by name, then
-// those of the next. One that several selectors match is there several times.
+// selected returns the ClusterRoles that a role with an aggregation rule selects, without itself: those of the first
+// selector by name, then those of the next. One that several selectors match is there several times.
 func selected(role *rbacv1.ClusterRole, candidates lookup) (found []*rbacv1.ClusterRole, err error) {
 	selectors, err := selectorsOf(role)
 	if err != nil {

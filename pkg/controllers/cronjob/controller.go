@@ -63,8 +63,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueuedByJob returns a function that names whoever owned a Job before a change or owns it after (CJ-3), unless nothing has changed that a
-// CronJob looks at: a large Job changes its counters many times before it ends.
+// enqueuedByJob returns a function that names whoever owned a Job before a change or owns it after (CJ-3), unless
+// nothing has changed that a CronJob looks at: a large Job changes its counters many times before it ends.
 func enqueuedByJob(owners informers.Owners[*batchv1.CronJob]) func(before, after plan.Object) []plan.Key {
 	return func(before, after plan.Object) (keys []plan.Key) {
 		if b, ok := before.(*batchv1.Job); ok {

@@ -11,8 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// planJobs says what is worth a warning, creates the Job that is due, and deletes those beyond the history limits. The latter two do not
-// hinder one another (CJ-61). The warnings come first, because they are remembered as given whatever becomes of the rest.
+// planJobs says what is worth a warning, creates the Job that is due, and deletes those beyond the history limits.
+// The latter two do not hinder one another (CJ-61). The warnings come first, because they are remembered as given
+// whatever becomes of the rest.
 func planJobs(now time.Time, s snapshot) plan.Plan {
 	if s.CronJob == nil {
 		return plan.Plan{Why: "the CronJob is gone"}

@@ -34,8 +34,9 @@ type memory struct {
 	Said     []string  // the keys of the warnings that were given and still stand
 }
 
-// remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed, such as a deletion
-// for the history limits, changes nothing about the schedule that was seen and the warnings that were given.
+// remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed,
+// such as a deletion for the history limits, changes nothing about the schedule that was seen and the warnings that
+// were given.
 func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	d := decide(now, s)
 	m := &memory{Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
@@ -59,8 +60,8 @@ func scheduleOf(c *batchv1.CronJob) string {
 	return c.Spec.Schedule + " " + *c.Spec.TimeZone
 }
 
-// validSince returns the time up to which nothing is made up for: that of the change of the schedule, as what it would have brought before
-// is not (CJ-94); zero if there is none.
+// validSince returns the time up to which nothing is made up for: that of the change of the schedule, as what it
+// would have brought before is not (CJ-94); zero if there is none.
 func (s snapshot) validSince(now time.Time) time.Time {
 	if s.Memory.Schedule == "" || s.Memory.Schedule == scheduleOf(s.CronJob) {
 		return s.Memory.Since
@@ -222,7 +223,8 @@ func (s snapshot) created(now, due time.Time) bool {
 	return false
 }
 
-// clockSkew is how much later than its time a Job is created, so that the clock of no other component is before the time (CJ-30).
+// clockSkew is how much later than its time a Job is created, so that the clock of no other component is before the
+// time (CJ-30).
 const clockSkew = 100 * time.Millisecond
 
 // requeue is how long there is nothing to do; zero waits for an event (CJ-4, CJ-6).

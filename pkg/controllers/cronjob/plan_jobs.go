@@ -41,7 +41,8 @@ func newJob(c *batchv1.CronJob, at time.Time, in zone) *batchv1.Job {
 	return job
 }
 
-// scheduledTime returns the time of the schedule for which a Job was created; false if it was not created by a schedule.
+// scheduledTime returns the time of the schedule for which a Job was created; false if it was not created by a
+// schedule.
 func scheduledTime(c *batchv1.CronJob, job *batchv1.Job) (time.Time, bool) {
 	number, ok := strings.CutPrefix(job.Name, c.Name+"-")
 	minutes, err := strconv.ParseInt(number, 10, 32)
@@ -90,8 +91,8 @@ func (s snapshot) listed() map[types.UID]bool {
 	return uids
 }
 
-// active are the unfinished Jobs that count for the concurrency policy (CJ-43), by name: those in status.active, and those of the
-// schedule that could not be noted there. The others are those that users have started (CJ-13).
+// active are the unfinished Jobs that count for the concurrency policy (CJ-43), by name: those in status.active, and
+// those of the schedule that could not be noted there. The others are those that users have started (CJ-13).
 func (s snapshot) active() (active, others []*batchv1.Job) {
 	listed := s.listed()
 	for _, job := range s.Jobs {
@@ -112,8 +113,8 @@ func (s snapshot) active() (active, others []*batchv1.Job) {
 // byName orders Jobs, so that what is decided does not depend on the order of a cache.
 func byName(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }
 
-// recorded reports whether the status has all that there is to know of a finished Job. Only then it may go: otherwise its run could be
-// started once more.
+// recorded reports whether the status has all that there is to know of a finished Job. Only then it may go: otherwise
+// its run could be started once more.
 func (s snapshot) recorded(job *batchv1.Job, listed map[types.UID]bool) bool {
 	at, _ := scheduledTime(s.CronJob, job)
 	status := s.CronJob.Status

@@ -50,9 +50,9 @@ func parse(text string, in zone) (cron.Schedule, error) {
 // oldest is how far back times of a schedule are looked for.
 const oldest = 100 * 365 * 24 * time.Hour
 
-// latest returns the last time of a schedule that is after since and not after now, zero if there is none, and the first one after
-// that, or after since (CJ-30, CJ-31). If next is zero, no time within five years matches (CJ-29). The cost does not depend on how
-// many times there are between since and now.
+// latest returns the last time of a schedule that is after since and not after now, zero if there is none, and the
+// first one after that, or after since (CJ-30, CJ-31). If next is zero, no time within five years matches (CJ-29).
+// The cost does not depend on how many times there are between since and now.
 func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 	if first := now.Add(-oldest); since.Before(first) {
 		since = first
@@ -79,9 +79,9 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 	return last, next
 }
 
-// following returns the first time of a schedule after t, zero if there is none. Where the clock changes by half an hour, as in
-// Australia/Lord_Howe, the library leaves out what it looks for from before the first full hour after the change, such as the next Sunday.
-// So it is also asked for what comes from the change, and from that hour on.
+// following returns the first time of a schedule after t, zero if there is none. Where the clock changes by half an
+// hour, as in Australia/Lord_Howe, the library leaves out what it looks for from before the first full hour after the
+// change, such as the next Sunday. So it is also asked for what comes from the change, and from that hour on.
 func following(s cron.Schedule, t time.Time) time.Time {
 	next := libraryNext(s, t)
 	spec, ok := s.(*cron.SpecSchedule)
@@ -99,8 +99,9 @@ func following(s cron.Schedule, t time.Time) time.Time {
 	return next
 }
 
-// libraryNext returns the first time after t that the library names, zero if there is none. Where clocks are set back at another time than
-// the full hour, as in Pacific/Chatham, it may name a time up to an hour before t; then it is asked again from a little later.
+// libraryNext returns the first time after t that the library names, zero if there is none. Where clocks are set back
+// at another time than the full hour, as in Pacific/Chatham, it may name a time up to an hour before t; then it is
+// asked again from a little later.
 func libraryNext(s cron.Schedule, t time.Time) time.Time {
 	for from := t; ; from = from.Add(time.Minute) {
 		if next := s.Next(from); next.IsZero() || next.After(t) {

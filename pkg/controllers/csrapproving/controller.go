@@ -46,8 +46,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueued returns the key of a request that may be approved (CSR-4, CSR-29), or that no longer may, so that nothing more is remembered of
-// it.
+// enqueued returns the key of a request that may be approved (CSR-4, CSR-29), or that no longer may, so that nothing
+// more is remembered of it.
 func enqueued(before, after plan.Object) []plan.Key {
 	return informers.ItselfIf(before, after, candidate)
 }

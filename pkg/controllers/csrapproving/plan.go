@@ -71,7 +71,8 @@ type question struct {
 // subresource tells the two questions apart in error messages.
 func (q question) subresource() string { return q.Spec.ResourceAttributes.Subresource }
 
-// questions returns what is to be asked about a request, in order; or what keeps it from being approved by anybody but people.
+// questions returns what is to be asked about a request, in order; or what keeps it from being approved by anybody
+// but people.
 func questions(r *csrutil.Request) (all []question, violation string) {
 	parsed, err := csrutil.Parse(r.Spec.Request)
 	if err != nil {

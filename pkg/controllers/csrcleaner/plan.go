@@ -21,8 +21,8 @@ const (
 	decided   = time.Hour      // how long a request stays that was answered, one way or the other (CSR-36..38)
 	undecided = 24 * time.Hour // how long one stays that nobody has answered (CSR-39, CSR-40)
 
-	// longestWait is after how long a request that waits is looked at again, so that the timers of requests that are deleted before
-	// their time do not add up.
+	// longestWait is after how long a request that waits is looked at again, so that the timers of requests that are
+	// deleted before their time do not add up.
 	longestWait = 24 * time.Hour
 )
 
@@ -33,8 +33,8 @@ type end struct {
 	Why string
 }
 
-// ends returns the times at which the request is to be deleted, if nothing happens to it until then. A time that nobody has set is none
-// (CSR-42).
+// ends returns the times at which the request is to be deleted, if nothing happens to it until then. A time that
+// nobody has set is none (CSR-42).
 func ends(r *csrutil.Request) (all []end) {
 	add := func(from time.Time, after time.Duration, why string) {
 		if !from.IsZero() {
@@ -88,8 +88,8 @@ func (s snapshot) first() (soonest end, ok bool) {
 	return soonest, ok
 }
 
-// planDeletion deletes a request that has come to its end. The preconditions are its uid and its version, so that one that has changed
-// meanwhile, or was made anew, is looked at again and not deleted.
+// planDeletion deletes a request that has come to its end. The preconditions are its uid and its version, so that one
+// that has changed meanwhile, or was made anew, is looked at again and not deleted.
 func planDeletion(now time.Time, s snapshot) plan.Plan {
 	if s.Request == nil || s.Request.DeletionTimestamp != nil {
 		return plan.Plan{Why: "the request is gone, or is being deleted"}

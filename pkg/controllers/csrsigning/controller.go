@@ -117,8 +117,8 @@ func openAuthorities(pairs map[string]Pair) (map[string]*authority, error) {
 	return all, nil
 }
 
-// follow enqueues what is to be signed when the files of the authority have changed: what the old one could not sign, the new one may. It
-// logs that the files of an authority do not belong together.
+// follow enqueues what is to be signed when the files of the authority have changed: what the old one could not sign,
+// the new one may. It logs that the files of an authority do not belong together.
 func (s *signing) follow(ctx context.Context, enqueue func(plan.Key)) {
 	s.authority.follow(ctx, func() {
 		err := s.authority.mismatch()

@@ -32,8 +32,8 @@ func (s *signing) observe(_ context.Context, r reconcile.Request[struct{}]) (o r
 // mine reports whether the signer is to sign the request.
 func (s *signing) mine(r *csrutil.Request) bool { return candidate(r) && r.Spec.SignerName == s.name }
 
-// enqueued returns the key of a request that is to be signed (CSR-4, CSR-50), or that no longer is, so that nothing more is remembered of
-// it.
+// enqueued returns the key of a request that is to be signed (CSR-4, CSR-50), or that no longer is, so that nothing
+// more is remembered of it.
 func (s *signing) enqueued(before, after plan.Object) []plan.Key {
 	return informers.ItselfIf(before, after, s.mine)
 }

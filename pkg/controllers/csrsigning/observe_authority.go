@@ -17,7 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/files"
 )
 
-// authority is a certificate authority whose files may change while the process runs (CSR-14). It is safe for concurrent use.
+// authority is a certificate authority whose files may change while the process runs (CSR-14). It is safe for
+// concurrent use.
 type authority struct {
 	pair  Pair
 	certs *files.File[[]*x509.Certificate]
@@ -71,8 +72,8 @@ func (a *authority) mismatch() error {
 	return nil
 }
 
-// match finds the certificate that the key belongs to, nil if there is none. The file may have those of a chain besides (CSR-54), and an
-// older one of the same key: the one that is valid longest signs.
+// match finds the certificate that the key belongs to, nil if there is none. The file may have those of a chain
+// besides (CSR-54), and an older one of the same key: the one that is valid longest signs.
 func match(certs []*x509.Certificate, key crypto.Signer) *issuer {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok {
@@ -87,8 +88,8 @@ func match(certs []*x509.Certificate, key crypto.Signer) *issuer {
 	return longest
 }
 
-// issuer returns what signs, as of a few seconds ago at most. While the files do not belong together, because only one of them has been
-// replaced yet, that is what they said before (CSR-14).
+// issuer returns what signs, as of a few seconds ago at most. While the files do not belong together, because only
+// one of them has been replaced yet, that is what they said before (CSR-14).
 func (a *authority) issuer() *issuer { return a.matching(a.certs.Get(), a.key.Get()) }
 
 // issuerNow reads the files, so that a new pair signs from the next signature on (CSR-14).

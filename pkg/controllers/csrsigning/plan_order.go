@@ -24,7 +24,8 @@ type order struct {
 	Asked *int32
 }
 
-// read returns what the request asks for, or why it can never be signed: what is wrong with it does not change (CSR-16, CSR-52).
+// read returns what the request asks for, or why it can never be signed: what is wrong with it does not change
+// (CSR-16, CSR-52).
 func read(r *csrutil.Request) (o *order, violation string) {
 	parsed, err := csrutil.Parse(r.Spec.Request)
 	if err != nil {
@@ -55,8 +56,8 @@ func (o *order) lifetime(longest time.Duration) time.Duration {
 	}
 }
 
-// template returns the certificate without its serial number (CSR-18, CSR-20). It takes the subject as it was understood, and not its bytes:
-// nobody may understand it in another way than who has allowed it.
+// template returns the certificate without its serial number (CSR-18, CSR-20). It takes the subject as it was
+// understood, and not its bytes: nobody may understand it in another way than who has allowed it.
 func (o *order) template(now time.Time, longest time.Duration, end time.Time) *x509.Certificate {
 	lifetime := o.lifetime(longest)
 	from, until := now.Add(-backdate), now.Add(lifetime)
@@ -74,8 +75,8 @@ func (o *order) template(now time.Time, longest time.Duration, end time.Time) *x
 	}
 }
 
-// candidate reports whether a certificate is to be issued for the request (CSR-4, CSR-15). The requests of other signers than those of
-// Kubernetes are left alone (CSR-26).
+// candidate reports whether a certificate is to be issued for the request (CSR-4, CSR-15). The requests of other
+// signers than those of Kubernetes are left alone (CSR-26).
 func candidate(r *csrutil.Request) bool {
 	return len(r.Status.Certificate) == 0 && csrutil.Approved(r) && !csrutil.Failed(r) && slices.Contains(csrutil.Signers(), r.Spec.SignerName)
 }

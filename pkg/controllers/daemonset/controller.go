@@ -87,7 +87,8 @@ type owners struct {
 	informers.Owners[*appsv1.DaemonSet]
 }
 
-// enqueuedByPod returns the DaemonSets that a change of a pod concerns (DS-2), but for changes that alter nothing that they count.
+// enqueuedByPod returns the DaemonSets that a change of a pod concerns (DS-2), but for changes that alter nothing
+// that they count.
 func (o *owners) enqueuedByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
@@ -97,8 +98,9 @@ func (o *owners) enqueuedByPod(before, after plan.Object) []plan.Key {
 	return o.Enqueues(before, after)
 }
 
-// enqueuedByRevision returns the DaemonSets that a change of a ControllerRevision concerns (DS-3). The end of one also concerns the
-// DaemonSet after which it is named, whoever owned it: it may have stood in for a revision that could not be created (DS-55).
+// enqueuedByRevision returns the DaemonSets that a change of a ControllerRevision concerns (DS-3). The end of one
+// also concerns the DaemonSet after which it is named, whoever owned it: it may have stood in for a revision that
+// could not be created (DS-55).
 func (o *owners) enqueuedByRevision(before, after plan.Object) []plan.Key {
 	if before == nil && metav1.GetControllerOfNoCopy(after) != nil {
 		return nil

@@ -28,8 +28,9 @@ type caches struct {
 	verifier    client.Reader // reads nodes live, as whoever fills the caches; nil if they are trusted
 }
 
-// observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nodes are read
-// after the pods. The cache of nodes may still lack one that the previous leader has made a pod for, so only then nodes are read live.
+// observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do
+// with. Nodes are read after the pods. The cache of nodes may still lack one that the previous leader has made a pod
+// for, so only then nodes are read live.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	d := k.sets.Get(r.Key.Namespace, r.Key.Name)
 	if d == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// eligibilityCache remembers on which nodes DaemonSets run, so that what was decided about a node is not decided again until the node or
-// the template changes in something that counts (DS-104). It saves time and nothing else.
+// eligibilityCache remembers on which nodes DaemonSets run, so that what was decided about a node is not decided
+// again until the node or the template changes in something that counts (DS-104). It saves time and nothing else.
 type eligibilityCache struct {
 	comparisons bool                                           // see nodeRules
 	get         func(namespace, name string) *appsv1.DaemonSet // from the cache; nil if there is none
@@ -41,8 +41,8 @@ type setEligibility struct {
 	misses int                    // nodes that were not found in known
 }
 
-// mostClasses bounds what is remembered for one DaemonSet. Only where the name of a node counts, or labels that differ from node to
-// node, are there as many classes as nodes.
+// mostClasses bounds what is remembered for one DaemonSet. Only where the name of a node counts, or labels that
+// differ from node to node, are there as many classes as nodes.
 const mostClasses = 20_000
 
 // newEligibilityCache returns an empty one. The function finds DaemonSets in their cache, to notice which are
@@ -65,8 +65,8 @@ func (j *eligibilityCache) of(d *appsv1.DaemonSet) *setEligibility {
 	return s
 }
 
-// sweep forgets the DaemonSets that are gone, when twice as many are remembered as there were the last time. Of those that are deleted
-// while another process leads, no reconcile tells.
+// sweep forgets the DaemonSets that are gone, when twice as many are remembered as there were the last time. Of those
+// that are deleted while another process leads, no reconcile tells.
 func (j *eligibilityCache) sweep() {
 	if len(j.sets) <= max(2*j.kept, 16) {
 		return
@@ -107,7 +107,8 @@ func (s *setEligibility) reads(labels []string) bool {
 	return slices.ContainsFunc(labels, func(key string) bool { return slices.Contains(s.labels, key) })
 }
 
-// nodesFor returns the nodes that a DaemonSet has to do with: those that run its pods or may keep them, and those that have some.
+// nodesFor returns the nodes that a DaemonSet has to do with: those that run its pods or may keep them, and those
+// that have some.
 func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nodes []node) {
 	cached := k.eligibility.of(d)
 	for n := range k.nodes.All() {
@@ -118,8 +119,8 @@ func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nod
 	return nodes
 }
 
-// uncachedNodes returns which nodes exist that unassigned pods are meant for and the cache does not show. One node is read by name; several
-// are rare, and found in one list of all.
+// uncachedNodes returns which nodes exist that unassigned pods are meant for and the cache does not show. One node is
+// read by name; several are rare, and found in one list of all.
 func (k *caches) uncachedNodes(ctx context.Context, s snapshot, on map[string][]*corev1.Pod) (map[string]bool, error) {
 	missing := s.nodeless(on)
 	if k.verifier == nil || len(missing) == 0 {
@@ -145,8 +146,9 @@ func (k *caches) uncachedNodes(ctx context.Context, s snapshot, on map[string][]
 	return exist, nil
 }
 
-// enqueuedByNode returns the DaemonSets that a change of a node concerns: those that it begins or ceases to run, or whose pods on it
-// may no longer stay (DS-4, DS-5). A node that comes or goes also concerns those that have pods on it (DS-103).
+// enqueuedByNode returns the DaemonSets that a change of a node concerns: those that it begins or ceases to run, or
+// whose pods on it may no longer stay (DS-4, DS-5). A node that comes or goes also concerns those that have pods on
+// it (DS-103).
 func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Node)
 	is, _ := after.(*corev1.Node)

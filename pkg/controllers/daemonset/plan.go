@@ -23,8 +23,8 @@ func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
 	return v.decision, planDaemonSet(now, v)
 }
 
-// planDaemonSet decides what is written for a DaemonSet: which pods and revisions it adopts or releases, its revisions, and which pods
-// are created and deleted.
+// planDaemonSet decides what is written for a DaemonSet: which pods and revisions it adopts or releases, its
+// revisions, and which pods are created and deleted.
 func planDaemonSet(now time.Time, s view) plan.Plan {
 	w := &planner{view: s, now: now}
 	switch {
@@ -120,8 +120,9 @@ func (w *planner) deletions() string {
 	return strings.Join(all, ", ")
 }
 
-// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next reconcile. The server may refuse a pod
-// for one node and take it for others, so it is not always the same node that is first; nor is it with deletions, once one has failed.
+// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next reconcile. The
+// server may refuse a pod for one node and take it for others, so it is not always the same node that is first; nor
+// is it with deletions, once one has failed.
 func (w *planner) movePods() {
 	if n := len(w.missing); n > 0 {
 		slices.Sort(w.missing)

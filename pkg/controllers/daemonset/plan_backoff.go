@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A pod that has failed is replaced at once. If its successors on the node fail too, they are replaced ever more rarely (DS-35).
+// A pod that has failed is replaced at once. If its successors on the node fail too, they are replaced ever more
+// rarely (DS-35).
 const (
 	firstDelay   = time.Second // doubled at each deletion
 	longestDelay = 15 * time.Minute
@@ -29,13 +30,14 @@ type memory struct {
 type failure struct {
 	Deleted time.Time
 	Delay   time.Duration // until the next
-	// Pods are the pods that were to be deleted. As long as they are there, they were not: the limit left them out (DS-28), something
-	// else came first, or the server refused it. Then nothing has been deleted that the node would have to wait for.
+	// Pods are the pods that were to be deleted. As long as they are there, they were not: the limit left them out
+	// (DS-28), something else came first, or the server refused it. Then nothing has been deleted that the node would
+	// have to wait for.
 	Pods []types.UID
 }
 
-// see returns until when the failed pods of each node are left alone, and what is to be remembered; nil for nothing. Where they
-// are not left alone, they are to be deleted now.
+// see returns until when the failed pods of each node are left alone, and what is to be remembered; nil for nothing.
+// Where they are not left alone, they are to be deleted now.
 func (m *memory) see(now time.Time, s view) (backoff map[string]time.Time, next *memory) {
 	next = &memory{Generation: s.Set.Status.ObservedGeneration, Failures: map[string]failure{}}
 	if m != nil && m.Generation == next.Generation {

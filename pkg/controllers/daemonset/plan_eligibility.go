@@ -22,8 +22,8 @@ const (
 	eligible  eligibility = "eligible"  // the node runs a pod (DS-20)
 )
 
-// nodeRules are what the template of a DaemonSet asks of nodes. Resources, ports, conditions and spec.unschedulable do not count, because
-// the scheduler looks at them when it places the pods (DS-23, DS-24).
+// nodeRules are what the template of a DaemonSet asks of nodes. Resources, ports, conditions and spec.unschedulable
+// do not count, because the scheduler looks at them when it places the pods (DS-23, DS-24).
 type nodeRules struct {
 	nodeName    string // the only node; empty for any
 	affinity    nodeaffinity.RequiredNodeAffinity

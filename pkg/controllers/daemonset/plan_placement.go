@@ -11,7 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// placePods decides, node by node, which pods are created and deleted so that each node has the pods that it should have (DS-30..36).
+// placePods decides, node by node, which pods are created and deleted so that each node has the pods that it should
+// have (DS-30..36).
 func (w *planner) placePods() {
 	w.placed, w.reasons, w.notices = map[string]bool{}, map[string]int{}, map[types.UID]plan.RecordEvent{}
 	used := 0
@@ -27,7 +28,8 @@ func (w *planner) placePods() {
 	}
 }
 
-// nodeCheck is when a DaemonSet is reconciled again that has a pod for a node which exists, but is not in the cache yet.
+// nodeCheck is when a DaemonSet is reconciled again that has a pod for a node which exists, but is not in the cache
+// yet.
 const nodeCheck = time.Second
 
 // placeNodeless deletes pods that are meant for nodes that do not exist (DS-36).
@@ -43,7 +45,8 @@ func (w *planner) placeNodeless() {
 	}
 }
 
-// nodeless returns the pods that are meant for nodes which the cache does not show, by the names of these. Those that were assigned are podgc's.
+// nodeless returns the pods that are meant for nodes which the cache does not show, by the names of these. Those that
+// were assigned are podgc's.
 func (s snapshot) nodeless(on map[string][]*corev1.Pod) map[string][]*corev1.Pod {
 	exists := make(map[string]bool, len(s.Nodes))
 	for _, n := range s.Nodes {
@@ -88,8 +91,8 @@ func (w *planner) placeOn(n node, pods []*corev1.Pod) {
 	}
 }
 
-// removeEnded returns the pods of a node that neither have ended nor are being deleted, and how many have ended and are still to be
-// deleted. It deletes those that have ended: failed ones with a delay that grows (DS-31).
+// removeEnded returns the pods of a node that neither have ended nor are being deleted, and how many have ended and
+// are still to be deleted. It deletes those that have ended: failed ones with a delay that grows (DS-31).
 func (w *planner) removeEnded(node string, pods []*corev1.Pod) (running []*corev1.Pod, ended int) {
 	wait := w.Backoff[node].Sub(w.now)
 	for _, p := range pods {
@@ -121,8 +124,8 @@ func (w *planner) notice(eventType, reason, message string, p *corev1.Pod, node 
 	}}
 }
 
-// placeWithSurge leaves a node at most one pod of the present template and one of another (DS-33). A node whose pod has failed
-// gets no other one before that is deleted, so that pods that fail again and again do so ever more rarely.
+// placeWithSurge leaves a node at most one pod of the present template and one of another (DS-33). A node whose pod
+// has failed gets no other one before that is deleted, so that pods that fail again and again do so ever more rarely.
 func (w *planner) placeWithSurge(n node, running []*corev1.Pod, ended int) {
 	if len(running) == 0 {
 		if n.Eligibility == eligible && ended == 0 {

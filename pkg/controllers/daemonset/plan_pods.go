@@ -13,8 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// templateGeneration is the label of pods with the number of changes of the template. The server counts them in the annotation
-// [appsv1.DeprecatedTemplateGeneration] of the DaemonSet.
+// templateGeneration is the label of pods with the number of changes of the template. The server counts them in the
+// annotation [appsv1.DeprecatedTemplateGeneration] of the DaemonSet.
 const templateGeneration = "pod-template-generation"
 
 // hashLabel is the label of pods and revisions with the hash of the template.
@@ -64,8 +64,8 @@ func bind(spec *corev1.PodSpec, node string) {
 	}
 }
 
-// withTolerations returns the tolerations of the pods of a DaemonSet (DS-27): they stay where other pods would be evicted from. A
-// toleration that is the same but for its seconds gives way.
+// withTolerations returns the tolerations of the pods of a DaemonSet (DS-27): they stay where other pods would be
+// evicted from. A toleration that is the same but for its seconds gives way.
 func withTolerations(given []corev1.Toleration, hostNetwork bool) []corev1.Toleration {
 	all := slices.Clone(given)
 	add := func(key string, effect corev1.TaintEffect) {

@@ -45,7 +45,8 @@ func findRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r rev
 	return r
 }
 
-// byUse orders revisions of the same template: of several, the last one stays. One that is being deleted only stays if there is no other.
+// byUse orders revisions of the same template: of several, the last one stays. One that is being deleted only stays
+// if there is no other.
 func byUse(a, b *appsv1.ControllerRevision) int {
 	return cmp.Or(podutil.FalseFirst(a.DeletionTimestamp == nil, b.DeletionTimestamp == nil), history.Compare(a, b))
 }
@@ -64,8 +65,9 @@ func (s *view) collides() bool {
 	return s.revisions.current == nil && s.Taken != nil && !history.Equal(s.Taken, s.revisions.data)
 }
 
-// keepRevisions plans what it takes for the present template to have a revision, which is the newest, and reports whether the pods
-// can be looked at. They wait for a revision that is created, because only then its hash is certain (DS-55), and for no other.
+// keepRevisions plans what it takes for the present template to have a revision, which is the newest, and reports
+// whether the pods can be looked at. They wait for a revision that is created, because only then its hash is certain
+// (DS-55), and for no other.
 func (w *planner) keepRevisions() bool {
 	r := &w.revisions
 	switch {
@@ -120,8 +122,8 @@ func appendChange(sequences [][]plan.Step, r *appsv1.ControllerRevision, number 
 	return append(sequences, []plan.Step{plan.Change{Old: r, New: after, Why: "number and label of a ControllerRevision"}})
 }
 
-// removeDuplicates has one revision take the place of all that have the present template: first for the pods that are not being
-// deleted by this plan (DS-54). Duplicates that are being deleted already are only waited for.
+// removeDuplicates has one revision take the place of all that have the present template: first for the pods that are
+// not being deleted by this plan (DS-54). Duplicates that are being deleted already are only waited for.
 func (w *planner) removeDuplicates() {
 	var sequence []plan.Step
 	if relabel := w.relabel(); len(relabel.Sequences) > 0 {
@@ -161,8 +163,8 @@ func (w *planner) relabel() (each plan.Each) {
 	return each
 }
 
-// truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58). Those that are being deleted already do not
-// count.
+// truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58). Those that are being deleted
+// already do not count.
 func (w *planner) truncateHistory() {
 	limit := max(0, ptr.Deref(w.Set.Spec.RevisionHistoryLimit, history.DefaultLimit))
 	old := history.Surplus(w.revisions.old, limit, func(r *appsv1.ControllerRevision) bool {
@@ -203,8 +205,8 @@ func presentOf(d *appsv1.DaemonSet, r revisions) (p present) {
 	return p
 }
 
-// has reports whether a pod was made of the template. The count keeps pods when only the encoding of the template or the recipe of the
-// hash has changed, as with a new version of the controller (DS-56).
+// has reports whether a pod was made of the template. The count keeps pods when only the encoding of the template or
+// the recipe of the hash has changed, as with a new version of the controller (DS-56).
 func (t present) has(p *corev1.Pod) bool {
 	hash := p.Labels[hashLabel]
 	return hash == t.hash || t.duplicates[hash] || t.generation != "" && p.Labels[templateGeneration] == t.generation

@@ -14,7 +14,8 @@ import (
 // budget is what a rolling update may do at a time.
 type budget struct{ unavailable, surge int }
 
-// budgetOf returns the budget of a DaemonSet that should have so many pods (DS-60). Only a rolling update allows a surge (DS-64).
+// budgetOf returns the budget of a DaemonSet that should have so many pods (DS-60). Only a rolling update allows a
+// surge (DS-64).
 func budgetOf(d *appsv1.DaemonSet, desired int) budget {
 	rolling := d.Spec.UpdateStrategy.RollingUpdate
 	if d.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType {
@@ -49,7 +50,8 @@ type pair struct {
 	hasMore      bool // there are more
 }
 
-// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and what other nodes take of the budget.
+// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and what other nodes take
+// of the budget.
 func (w *planner) pairs() (all []pair, taken budget) {
 	for _, n := range w.Nodes {
 		if n.Eligibility == excluded {
@@ -86,8 +88,8 @@ func (w *planner) pairOn(n node) pair {
 	return at
 }
 
-// roll replaces pods of other templates by pods of the present one, as far as the budget allows (DS-61..64). It goes on while
-// pods are created or deleted on other nodes; those count as unavailable.
+// roll replaces pods of other templates by pods of the present one, as far as the budget allows (DS-61..64). It goes
+// on while pods are created or deleted on other nodes; those count as unavailable.
 func (w *planner) roll() {
 	if w.Set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || w.complete() {
 		return
@@ -177,8 +179,8 @@ func (w *planner) rollWithSurge() {
 	}
 }
 
-// first returns the first n of the pairs by the names of their nodes. After a failure others come first: a node where the server refuses
-// what the rolling update asks for must not keep the rest from it.
+// first returns the first n of the pairs by the names of their nodes. After a failure others come first: a node where
+// the server refuses what the rolling update asks for must not keep the rest from it.
 func (w *planner) first(pairs []pair, n int) []pair {
 	if n <= 0 || len(pairs) == 0 {
 		return nil

@@ -18,8 +18,8 @@ func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 	return reportStatus(now, view{s, d}, did)
 }
 
-// reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed (DS-15). It counts
-// the pods as they were before the plan was carried out; what the plan did enqueues the key again.
+// reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed
+// (DS-15). It counts the pods as they were before the plan was carried out; what the plan did enqueues the key again.
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	uncertain := len(s.ownership) > 0 && did.Failed(plan.Changed) != nil // an adoption or a release: the counts would be wrong
 	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || uncertain {
@@ -114,14 +114,15 @@ func (s *view) collisions() *int32 {
 	return n
 }
 
-// moving reports whether more is about to change by itself: pods come, go or become available, or are about to be replaced.
+// moving reports whether more is about to change by itself: pods come, go or become available, or are about to be
+// replaced.
 func (s *view) moving(c counts) bool {
 	rolls := s.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
 	return c.available != c.desired || c.ending || rolls && c.updated != c.desired
 }
 
-// when decides how long the report may wait for a newer one. What users wait for is reported at once: that each node has its pod,
-// and that a name was taken, which leads to another name.
+// when decides how long the report may wait for a newer one. What users wait for is reported at once: that each node
+// has its pod, and that a name was taken, which leads to another name.
 func (s *view) when(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) plan.When {
 	later := plan.Progress(int64(max(status.DesiredNumberScheduled, status.CurrentNumberScheduled)))
 	switch {

@@ -2,8 +2,8 @@ package daemonset
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; DS-90 is the most that its account may have. It has no right to get a pod
-// or a node.
+// Rights are what the controller asks of the API server; DS-90 is the most that its account may have. It has no right
+// to get a pod or a node.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{

@@ -23,9 +23,11 @@ type snapshot struct {
 	Revisions []*appsv1.ControllerRevision
 	// Nodes are those that run pods of the set, that may keep them, or that have some.
 	Nodes []node
-	// Uncached are names of nodes that exist although the cache does not show them yet: those that unassigned pods are meant for.
+	// Uncached are names of nodes that exist although the cache does not show them yet: those that unassigned pods
+	// are meant for.
 	Uncached map[string]bool
-	// Taken is the ControllerRevision, whoever it belongs to, that has the name which a new one would get; nil if there is none.
+	// Taken is the ControllerRevision, whoever it belongs to, that has the name which a new one would get; nil if
+	// there is none.
 	Taken *appsv1.ControllerRevision
 	// Failed says that the last reconcile has failed. Then it is not always the same pods that are tried first.
 	Failed bool
@@ -54,8 +56,8 @@ type node struct {
 	Eligibility eligibility
 }
 
-// derived are the set's own pods and revisions, and the steps that make them so. Plan and report want the same, and with many pods to
-// find them is most of the work.
+// derived are the set's own pods and revisions, and the steps that make them so. Plan and report want the same, and
+// with many pods to find them is most of the work.
 type derived struct {
 	invalid    error // the selector makes no sense; then there is nothing else
 	selectsAll bool

@@ -66,9 +66,9 @@ func remembered(_ time.Time, s snapshot, r *rollout, _ plan.Outcome) *memory {
 	return &memory{s.TemplateMatches, r.Seen}
 }
 
-// markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows that yet or not.
-// If a pod that the ReplicaSet controller has just deleted were counted as available, too many others would go. It replaces items
-// of the list; the pods themselves belong to the cache.
+// markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows
+// that yet or not. If a pod that the ReplicaSet controller has just deleted were counted as available, too many
+// others would go. It replaces items of the list; the pods themselves belong to the cache.
 func markDeleted(pods []*corev1.Pod, tracker reconcile.Tracker, now time.Time) []*corev1.Pod {
 	for _, i := range tracker.DeletedAmong(len(pods), func(i int) plan.Object { return pods[i] }) {
 		deleted := *pods[i]

@@ -51,14 +51,15 @@ type snapshot struct {
 	ReplicaSets []*appsv1.ReplicaSet
 	// Pods are those controlled by each of these ReplicaSets, by its uid: active, terminating and finished ones.
 	Pods map[types.UID][]*corev1.Pod
-	// NameConflict is the ReplicaSet, whoever it belongs to, under the name that nameToCheck returns; nil if there is none.
+	// NameConflict is the ReplicaSet, whoever it belongs to, under the name that nameToCheck returns; nil if there is
+	// none.
 	NameConflict *appsv1.ReplicaSet
 	// TemplateMatches is what is known already of the templates. It only saves time.
 	TemplateMatches templateMatches
 	// Seen is what was seen of the progress before this reconcile.
 	Seen lastSeen
-	// Counted is what Pods add up to, for those ReplicaSets that observe has counted. Plan and report would otherwise count
-	// again, which with many pods is most of their work.
+	// Counted is what Pods add up to, for those ReplicaSets that observe has counted. Plan and report would otherwise
+	// count again, which with many pods is most of their work.
 	Counted map[types.UID]counted
 	// TerminatingUncounted: the status does not say how many pods are terminating (CLI-65).
 	TerminatingUncounted bool

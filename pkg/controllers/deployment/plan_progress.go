@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lastSeen is what the reconciles of a Deployment, up to the present one, have seen of its progress. Reports are debounced,
-// so by the time that one is written, what it reports may be past. The zero lastSeen is that of a process that has just
-// begun.
+// lastSeen is what the reconciles of a Deployment, up to the present one, have seen of its progress. Reports are
+// debounced, so by the time that one is written, what it reports may be past. The zero lastSeen is that of a process
+// that has just begun.
 type lastSeen struct {
 	UID        types.UID               // of the Deployment
 	New        types.UID               // of its new ReplicaSet; of the last one while there is none
@@ -63,8 +63,8 @@ func progressed(before, after *appsv1.DeploymentStatus) bool {
 		after.AvailableReplicas > before.AvailableReplicas
 }
 
-// storedCounts are the counts that the status tells of. If it does not tell of the rollout to the new ReplicaSet yet, the
-// updated ones are those that this had when the rollout began, however many the one before it had.
+// storedCounts are the counts that the status tells of. If it does not tell of the rollout to the new ReplicaSet yet,
+// the updated ones are those that this had when the rollout began, however many the one before it had.
 func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 	stored := r.d.Status
 	switch {
@@ -80,9 +80,9 @@ func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 }
 
 // begins reports whether the status does not tell of the rollout to the new ReplicaSet yet. That is recognised by the
-// revision, which the Deployment does not show yet: so going back to a ReplicaSet that still exists begins a rollout like
-// any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision: then
-// Progressing tells of another one, or of an earlier time.
+// revision, which the Deployment does not show yet: so going back to a ReplicaSet that still exists begins a rollout
+// like any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision:
+// then Progressing tells of another one, or of an earlier time.
 func (r *rollout) begins() bool {
 	reported := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
@@ -93,8 +93,8 @@ func (r *rollout) begins() bool {
 	case r.behind() && r.alreadyReported(reported):
 		return false
 	case r.behind():
-		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout begins
-		// (DEP-75).
+		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout
+		// begins (DEP-75).
 		return has(r.d.Annotations, revisionAnnotation) || reportedIn(reported) != r.new.Name
 	}
 	name := reportedIn(reported)
@@ -102,8 +102,8 @@ func (r *rollout) begins() bool {
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }
 
-// alreadyReported reports whether the condition tells of the rollout to the new ReplicaSet, although the Deployment does not show its revision: the
-// ReplicaSet could not be given one.
+// alreadyReported reports whether the condition tells of the rollout to the new ReplicaSet, although the Deployment
+// does not show its revision: the ReplicaSet could not be given one.
 func (r *rollout) alreadyReported(c *appsv1.DeploymentCondition) bool {
 	_, raised := r.revision()
 	underWay := c.Reason == found || c.Reason == created || c.Reason == updated || c.Reason == timedOut
@@ -119,7 +119,8 @@ func (r *rollout) behind() bool {
 	return r.d.Annotations[revisionAnnotation] != revision
 }
 
-// reportedIn returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells of none.
+// reportedIn returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells
+// of none.
 func reportedIn(c *appsv1.DeploymentCondition) string {
 	for _, kind := range []string{`ReplicaSet "`, `replica set "`} {
 		if _, rest, ok := strings.Cut(c.Message, kind); ok {

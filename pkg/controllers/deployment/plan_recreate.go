@@ -35,8 +35,8 @@ func (r *rollout) recreate() {
 	}
 }
 
-// remains returns the name of a ReplicaSet beside the next one that has pods, or may have some that the cache does not show
-// yet: one whose status has not caught up with its size may just have created them.
+// remains returns the name of a ReplicaSet beside the next one that has pods, or may have some that the cache does
+// not show yet: one whose status has not caught up with its size may just have created them.
 func (r *rollout) remains(next *set) string {
 	alive := func(p *corev1.Pod) bool { return !podutil.Finished(p) }
 	for _, s := range r.sets() {

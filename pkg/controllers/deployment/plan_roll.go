@@ -83,10 +83,11 @@ func resolve(v *intstr.IntOrString, replicas, round int64) (n int64, ok bool) {
 	return min((n*replicas+round)/100, math.MaxInt32), true
 }
 
-// occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving tells how
-// many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when they are
-// gone, in full batches, so that there are never more pods than replicas + surge (terminating ones aside). One whose
-// pods cannot be deleted is not waited for; the pods of one that is being deleted are the garbage collector's.
+// occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving tells
+// how many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when
+// they are gone, in full batches, so that there are never more pods than replicas + surge (terminating ones aside).
+// One whose pods cannot be deleted is not waited for; the pods of one that is being deleted are the garbage
+// collector's.
 func (r *rollout) occupied() (taken, leaving int64) {
 	for _, s := range r.sets() {
 		pods := int64(s.counts.Active)
@@ -173,8 +174,8 @@ const (
 	lingerTime = time.Second
 )
 
-// fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes room is
-// waited for as a whole, and what can go goes at once.
+// fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes
+// room is waited for as a whole, and what can go goes at once.
 func (r *rollout) fills(pods int64) bool {
 	return r.large() && pods >= (r.surge+r.unavailable)/batchShare
 }

@@ -90,8 +90,8 @@ func sortOut(now time.Time, s snapshot) *rollout {
 	return r
 }
 
-// candidates are the ReplicaSets to claim from, oldest first. The one that has the new one's name is among them: it comes
-// from the same cache, but not from the same moment.
+// candidates are the ReplicaSets to claim from, oldest first. The one that has the new one's name is among them: it
+// comes from the same cache, but not from the same moment.
 func (s snapshot) candidates() []*appsv1.ReplicaSet {
 	all := slices.Clone(s.ReplicaSets)
 	known := func(rs *appsv1.ReplicaSet) bool { return rs.UID == s.NameConflict.UID }
@@ -166,8 +166,9 @@ func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), strange)
 }
 
-// matcher returns what tells whether the labels of objects match. It is asked for several times in each reconcile, so it does not check
-// the syntax of matchLabels, which takes longer than all else: what is no valid label is on no object.
+// matcher returns what tells whether the labels of objects match. It is asked for several times in each reconcile, so
+// it does not check the syntax of matchLabels, which takes longer than all else: what is no valid label is on no
+// object.
 func matcher(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s != nil && len(s.MatchLabels) > 0 && len(s.MatchExpressions) == 0 {
 		return labels.SelectorFromValidatedSet(s.MatchLabels), nil

@@ -44,9 +44,9 @@ func (r *rollout) scale() {
 	}
 }
 
-// mustWait reports whether the ReplicaSet may not grow yet, because under Recreate the pods of others have to go first. It
-// matters to a Deployment that is paused, or scaled, in the middle of that, also when somebody else has given the ReplicaSet
-// a size already (DEP-48).
+// mustWait reports whether the ReplicaSet may not grow yet, because under Recreate the pods of others have to go
+// first. It matters to a Deployment that is paused, or scaled, in the middle of that, also when somebody else has
+// given the ReplicaSet a size already (DEP-48).
 func (r *rollout) mustWait(s *set) bool {
 	if s.size >= r.replicas || r.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		return false
@@ -127,7 +127,8 @@ func (r *rollout) scaleInProportion(active []*set) {
 	}
 }
 
-// byDispensability orders ReplicaSets as a rolling update gives them up: old ones, oldest first, then the new one (DEP-43).
+// byDispensability orders ReplicaSets as a rolling update gives them up: old ones, oldest first, then the new one
+// (DEP-43).
 func (r *rollout) byDispensability(a, b *set) int {
 	switch {
 	case a == r.new:

@@ -159,8 +159,8 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 }
 
 // when decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
-// last report before the rollout is done. But after a write the next reconcile follows at once and has more to report, and who
-// sees a rollout finished should find its ReplicaSets finished, too.
+// last report before the rollout is done. But after a write the next reconcile follows at once and has more to
+// report, and who sees a rollout finished should find its ReplicaSets finished, too.
 func (r *rollout) when(status *appsv1.DeploymentStatus, did plan.Outcome) plan.When {
 	before := &r.d.Status
 	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)

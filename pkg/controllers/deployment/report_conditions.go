@@ -139,7 +139,8 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 	return list
 }
 
-// progressedAt is when a rollout has last made progress. If this process has seen that, the monotonic clock tells what has passed since.
+// progressedAt is when a rollout has last made progress. If this process has seen that, the monotonic clock tells
+// what has passed since.
 func (r *rollout) progressedAt(c *appsv1.DeploymentCondition) time.Time {
 	at := c.LastUpdateTime.Time
 	if seen := r.Seen.Progressed; seen.Truncate(time.Second).Equal(at) {
@@ -225,8 +226,8 @@ func (r *rollout) set(list []appsv1.DeploymentCondition, c appsv1.DeploymentCond
 	return r.put(list, c, r.now)
 }
 
-// put puts a condition into the list in any case, as of the given time, in whole seconds as servers store it: within the same second
-// there may be nothing to write.
+// put puts a condition into the list in any case, as of the given time, in whole seconds as servers store it: within
+// the same second there may be nothing to write.
 func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition, at time.Time) []appsv1.DeploymentCondition {
 	c.LastUpdateTime = metav1.NewTime(at.Truncate(time.Second))
 	c.LastTransitionTime = c.LastUpdateTime

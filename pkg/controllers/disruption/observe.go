@@ -99,8 +99,8 @@ func remember(_ time.Time, s snapshot, said notes, seen *memory, _, _ plan.Outco
 	return &after, true
 }
 
-// selectPods counts the pods of the budget. Of a large one only those are looked at that have changed, and those that the status
-// names as disrupted: what is counted of a pod must not be older than what is seen of it.
+// selectPods counts the pods of the budget. Of a large one only those are looked at that have changed, and those that
+// the status names as disrupted: what is counted of a pod must not be older than what is seen of it.
 func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.Change) (after *selection, large bool, err error) {
 	b := s.Budget
 	s.Disrupted = map[string]*corev1.Pod{}
@@ -148,8 +148,9 @@ type doubts struct {
 	Next time.Time     // when it is asked again
 }
 
-// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and must not count as
-// healthy again. It returns what to remember: pods that the server does not show to be alive are not asked for in every reconcile.
+// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and
+// must not count as healthy again. It returns what to remember: pods that the server does not show to be alive are
+// not asked for in every reconcile.
 func (k *caches) doubt(ctx context.Context, r request, s *snapshot, before *doubts) *doubts {
 	overdue := map[string]*corev1.Pod{}
 	asked := before != nil && r.Now.Before(before.Next)
@@ -182,8 +183,8 @@ func (k *caches) doubt(ctx context.Context, r request, s *snapshot, before *doub
 	return after
 }
 
-// next returns doubts without pods, and when to ask for them again if the server is asked now. The time stays if it has not come yet: then
-// the server is asked because of another pod. Before is nil the first time.
+// next returns doubts without pods, and when to ask for them again if the server is asked now. The time stays if it
+// has not come yet: then the server is asked because of another pod. Before is nil the first time.
 func (before *doubts) next(now time.Time) *doubts {
 	after := &doubts{Pods: map[types.UID]bool{}, Wait: firstLook}
 	switch {
@@ -197,8 +198,8 @@ func (before *doubts) next(now time.Time) *doubts {
 	return after
 }
 
-// alive returns which pods the server shows, and not that they are being deleted, of some pods of a budget: none if it does not answer.
-// However many they are, that is one request.
+// alive returns which pods the server shows, and not that they are being deleted, of some pods of a budget: none if
+// it does not answer. However many they are, that is one request.
 func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pods map[string]*corev1.Pod) map[types.UID]bool {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
@@ -242,7 +243,8 @@ func (k *caches) live(s snapshot) []reconcile.Live {
 	return []reconcile.Live{reconcile.LiveOf(s.Budget.Namespace, selector, pods)}
 }
 
-// enqueuedByPod returns the budgets that a pod's change concerns: those that select it before or after (DIS-5, DIS-46, DIS-47).
+// enqueuedByPod returns the budgets that a pod's change concerns: those that select it before or after (DIS-5,
+// DIS-46, DIS-47).
 func (k *caches) enqueuedByPod(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
@@ -272,7 +274,8 @@ func countAlike(a, b *corev1.Pod) bool {
 		controllerOf(a) == controllerOf(b) && maps.Equal(a.Labels, b.Labels)
 }
 
-// enqueuedByWorkload returns the budgets of the pods that a workload makes, if its size has changed (DIS-52), or who decides on it.
+// enqueuedByWorkload returns the budgets of the pods that a workload makes, if its size has changed (DIS-52), or who
+// decides on it.
 func (k *caches) enqueuedByWorkload(before, after plan.Object) (keys []plan.Key) {
 	o := cmp.Or(after, before)
 	w := workloadOf(o)

@@ -39,8 +39,9 @@ func (k *caches) observePod(_ context.Context, r reconcile.Request[podMemory]) (
 	return o, nil
 }
 
-// enqueuedPod returns the pod itself, if it may say wrongly that it is about to be disrupted (DIS-9), or if several budgets select it
-// or have selected it. A pod that is gone is always returned: what is remembered of it has to be forgotten.
+// enqueuedPod returns the pod itself, if it may say wrongly that it is about to be disrupted (DIS-9), or if several
+// budgets select it or have selected it. A pod that is gone is always returned: what is remembered of it has to be
+// forgotten.
 func (k *caches) enqueuedPod(before, after plan.Object) []plan.Key {
 	is, _ := after.(*corev1.Pod)
 	if is == nil {

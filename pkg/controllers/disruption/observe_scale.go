@@ -21,7 +21,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// rememberedFor is how long the scale of an owner that was read live is remembered, unless the owner gains or loses pods before.
+// rememberedFor is how long the scale of an owner that was read live is remembered, unless the owner gains or loses
+// pods before.
 const rememberedFor = 5 * time.Second
 
 // mapper finds out how owners are addressed. [client.Mapper] does.
@@ -78,8 +79,8 @@ func (k *scaling) observe(ctx context.Context, pods *selection) (s ownersScale) 
 	return s
 }
 
-// firstFailure returns the failure of the first pod by name, so that what is said does not change from one reconcile to the next. There is
-// at least one.
+// firstFailure returns the failure of the first pod by name, so that what is said does not change from one reconcile
+// to the next. There is at least one.
 func firstFailure(pods *selection, failed map[types.UID]error) string {
 	names := map[types.UID]string{}
 	for name, p := range pods.Pods.All() {
@@ -100,8 +101,8 @@ func firstFailure(pods *selection, failed map[types.UID]error) string {
 	return failed[of].Error()
 }
 
-// scaleOf returns what an owner is meant to have, and the uid of who decides that: the Deployment of a ReplicaSet, and otherwise the owner
-// itself.
+// scaleOf returns what an owner is meant to have, and the uid of who decides that: the Deployment of a ReplicaSet,
+// and otherwise the owner itself.
 func (k *scaling) scaleOf(ctx context.Context, o owner) (by types.UID, replicas int32, err error) {
 	w, ok := k.cached(&o.Ref)
 	if set, is := w.Object.(*appsv1.ReplicaSet); is {
@@ -140,8 +141,8 @@ func isDeployment(ref *metav1.OwnerReference) bool {
 	return kind == "Deployment.apps" || kind == "Deployment.extensions"
 }
 
-// liveScaleOf returns the scale of an owner that is not in the caches (DIS-20e). What the server has answered is remembered for a
-// while, but not when the owner has more or fewer pods than then: its scale may have changed.
+// liveScaleOf returns the scale of an owner that is not in the caches (DIS-20e). What the server has answered is
+// remembered for a while, but not when the owner has more or fewer pods than then: its scale may have changed.
 func (k *scaling) liveScaleOf(ctx context.Context, o owner) (int32, error) {
 	l, known := k.memory[o.Ref.UID]
 	if !known || l.Pods != o.Pods || k.request.Now.Sub(l.Read) >= rememberedFor {

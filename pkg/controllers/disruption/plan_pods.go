@@ -50,8 +50,8 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	return p
 }
 
-// staleDisruption returns the index of a condition that says that a pod is about to be disrupted and may not be true any more; -1 if
-// there is none (DIS-33).
+// staleDisruption returns the index of a condition that says that a pod is about to be disrupted and may not be true
+// any more; -1 if there is none (DIS-33).
 func staleDisruption(p *corev1.Pod) int {
 	if p.DeletionTimestamp != nil || podutil.Finished(p) {
 		return -1

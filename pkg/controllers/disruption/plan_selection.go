@@ -14,8 +14,8 @@ import (
 // mostLater is how many pods of a selection may have changed before all of it is copied.
 const mostLater = 256
 
-// selection is what a budget counts of the pods that it selects. It is never changed: a change of a few pods makes a new one, which
-// shares most of the old one, so that it costs what has changed and not what is selected.
+// selection is what a budget counts of the pods that it selects. It is never changed: a change of a few pods makes a
+// new one, which shares most of the old one, so that it costs what has changed and not what is selected.
 type selection struct {
 	Budget string                          // uid and generation of the budget whose selector it was
 	Pods   cowmap.Map[string, selectedPod] // by name
@@ -42,7 +42,8 @@ type owner struct {
 	Pods int // that it controls
 }
 
-// newSelection counts all pods. Of several pods of a name the first counts: one that changes while the cache is read may be found twice.
+// newSelection counts all pods. Of several pods of a name the first counts: one that changes while the cache is read
+// may be found twice.
 func newSelection(budget string, pods []*corev1.Pod) *selection {
 	s := &selection{Budget: budget, Counts: counts{Owners: map[types.UID]owner{}}}
 	all := make(map[string]selectedPod, len(pods))
@@ -57,7 +58,8 @@ func newSelection(budget string, pods []*corev1.Pod) *selection {
 	return s
 }
 
-// with returns the selection after changes of some pods, by their names; nil stands for one that is not selected, or gone.
+// with returns the selection after changes of some pods, by their names; nil stands for one that is not selected, or
+// gone.
 func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 	after := &selection{Budget: s.Budget, Pods: s.Pods.Clone(), Counts: s.Counts}
 	cloned := false // the owners are still those of s

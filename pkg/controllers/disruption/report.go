@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// deletedWithin is how long after an eviction its pod counts as disrupted although nothing shows that it is being deleted (DIS-22).
+	// deletedWithin is how long after an eviction its pod counts as disrupted although nothing shows that it is being
+	// deleted (DIS-22).
 	deletedWithin = 2 * time.Minute
 	// firstLook and lastLook bound the time after which doubtful pods are read live again.
 	firstLook = time.Second
@@ -49,7 +50,8 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	}
 	p := write(s, after, events)
 	if !p.Empty() && s.WriteError != "" && s.Budget.Status.DisruptionsAllowed > 0 {
-		// What the server has may allow too much, and was not to be replaced: it allows nothing until that succeeds (DIS-27).
+		// What the server has may allow too much, and was not to be replaced: it allows nothing until that succeeds
+		// (DIS-27).
 		after = failSafe(now, s.Budget, s.WriteError)
 		p = write(s, after, nil)
 		why = "no disruptions are allowed, as the status could not be written: " + s.WriteError
@@ -65,8 +67,8 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	return p
 }
 
-// urgent reports whether a status must not wait for a newer one: evictions depend on it, those of pods that are not ready on whether
-// enough pods are healthy (DIS-31).
+// urgent reports whether a status must not wait for a newer one: evictions depend on it, those of pods that are not
+// ready on whether enough pods are healthy (DIS-31).
 func urgent(b *policyv1.PodDisruptionBudget, after policyv1.PodDisruptionBudgetStatus) bool {
 	before := b.Status
 	return before.ObservedGeneration != after.ObservedGeneration || after.DisruptionsAllowed < before.DisruptionsAllowed ||

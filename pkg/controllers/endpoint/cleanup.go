@@ -27,9 +27,9 @@ const (
 	maxRetry       = 60 * time.Second
 )
 
-// initCleanup builds what takes the controller's place when it is switched off and its Endpoints are not to stay: they
-// would be wrong soon, and nobody would see it. It deletes the Endpoints that carry our label, and only those. It is nil
-// unless that is asked for.
+// initCleanup builds what takes the controller's place when it is switched off and its Endpoints are not to stay:
+// they would be wrong soon, and nobody would see it. It deletes the Endpoints that carry our label, and only those.
+// It is nil unless that is asked for.
 func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
 	if !o.CleanUp {
 		return nil, nil
@@ -94,8 +94,8 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 	return deleted, deleted == len(all), err
 }
 
-// delete deletes just what was listed, and reports whether it did: it does not if somebody has changed, replaced or deleted it
-// since, which is no error.
+// delete deletes just what was listed, and reports whether it did: it does not if somebody has changed, replaced or
+// deleted it since, which is no error.
 func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err error) {
 	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply([]plan.Step{
 		plan.Delete{Objects: []plan.Object{o}, CheckVersion: true, Unowned: true},

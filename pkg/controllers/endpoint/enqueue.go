@@ -5,8 +5,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// enqueuedByEndpoints returns the key of Endpoints that were deleted (EP-2), and of those that were there before we began,
-// which may be left over from a service that is gone (EP-7).
+// enqueuedByEndpoints returns the key of Endpoints that were deleted (EP-2), and of those that were there before we
+// began, which may be left over from a service that is gone (EP-7).
 func enqueuedByEndpoints(before, after plan.Object) []plan.Key {
 	switch {
 	case after == nil:

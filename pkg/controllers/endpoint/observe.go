@@ -27,8 +27,8 @@ type caches struct {
 	large     int // pods from which on it is remembered of a service what was found of them
 }
 
-// largeService is how many pods a service has at least of which it is remembered what was found of them. For fewer it is no less work to look
-// at all.
+// largeService is how many pods a service has at least of which it is remembered what was found of them. For fewer it
+// is no less work to look at all.
 const largeService = 200
 
 // memory is what is remembered of a service: which changes of pods a write has told of, and what was found of
@@ -79,8 +79,9 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	return observation{Exists: true, Snapshot: s, Memory: &memory{Times: times, Untold: before.Times}}, nil
 }
 
-// remember remembers the times that a write has told of, and what was found of the pods of a large service. After a failure all pods are
-// looked at: to keep the changes until a write succeeds would take ever more memory while none does.
+// remember remembers the times that a write has told of, and what was found of the pods of a large service. After a
+// failure all pods are looked at: to keep the changes until a write succeeds would take ever more memory while none
+// does.
 func (k *caches) remember(_ time.Time, s snapshot, pods found, seen *memory, did, _ plan.Outcome) (*memory, bool) {
 	switch {
 	case seen == nil, did.Err != nil && seen.Untold == nil:
@@ -95,9 +96,9 @@ func (k *caches) remember(_ time.Time, s snapshot, pods found, seen *memory, did
 	return after, true
 }
 
-// checkGone asks the server whether a service that the cache lacks is gone, before its Endpoints are taken for left over: the
-// caches of services and of Endpoints may differ in age, and the Endpoints of a living service must not vanish for that. If
-// the role does not let us ask (RB-12), the cache decides.
+// checkGone asks the server whether a service that the cache lacks is gone, before its Endpoints are taken for left
+// over: the caches of services and of Endpoints may differ in age, and the Endpoints of a living service must not
+// vanish for that. If the role does not let us ask (RB-12), the cache decides.
 func checkGone(ctx context.Context, reader client.Reader, key plan.Key) error {
 	services := client.MappingFor[*corev1.Service]()
 	err := reader.Get(ctx, services, key, &metav1.PartialObjectMetadata{})

@@ -88,8 +88,8 @@ func planLeftOver(s snapshot) plan.Plan {
 	}}
 }
 
-// endpointsToDelete returns those of the listed Endpoints that are to go when the controller is switched off: its own, but no
-// record of an old leader election. What is being deleted already needs no further deletion.
+// endpointsToDelete returns those of the listed Endpoints that are to go when the controller is switched off: its
+// own, but no record of an old leader election. What is being deleted already needs no further deletion.
 func endpointsToDelete(listed []metav1.PartialObjectMetadata) (all []plan.Object) {
 	for i := range listed {
 		if o := &listed[i]; o.Labels[managedByLabel] == managedBy && o.DeletionTimestamp == nil && !isLeaderRecord(o) {
@@ -169,7 +169,8 @@ func annotate(annotations map[string]string, trigger time.Time, cut bool) map[st
 	return annotations
 }
 
-// difference says why the object must be written, "" if it need not be (EP-27). A trigger time alone is no reason (EP-30).
+// difference says why the object must be written, "" if it need not be (EP-27). A trigger time alone is no reason
+// (EP-30).
 func difference(before, after *corev1.Endpoints) string {
 	was, noted := before.Annotations[overCapacity]
 	is, note := after.Annotations[overCapacity]

@@ -11,9 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 )
 
-// fitting chooses what is left in an object that has no room for all (EP-32, EP-33): ready addresses before others, and among
-// those of a kind the ones that the object holds already, so that a choice once made stays. Pods are left out whole, from
-// all ports. full is how the entries, which are in order, are grouped.
+// fitting chooses what is left in an object that has no room for all (EP-32, EP-33): ready addresses before others,
+// and among those of a kind the ones that the object holds already, so that a choice once made stays. Pods are left
+// out whole, from all ports. full is how the entries, which are in order, are grouped.
 func fitting(room int, entries found, full endpoints.Groups, stored *corev1.Endpoints) found {
 	held := heldOf(entries, stored)
 	home := map[endpoints.Port]int{} // the group that a port is in

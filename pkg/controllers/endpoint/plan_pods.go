@@ -117,8 +117,8 @@ func addressOf(service *corev1.Service, p *corev1.Pod, ip string) corev1.Endpoin
 	return a
 }
 
-// portsFor returns the service's ports as this pod serves them (EP-17..19). A headless service may have none: then there
-// is the one port that is none.
+// portsFor returns the service's ports as this pod serves them (EP-17..19). A headless service may have none: then
+// there is the one port that is none.
 func portsFor(service *corev1.Service, p *corev1.Pod) []endpoints.Port {
 	if len(service.Spec.Ports) == 0 && service.Spec.ClusterIP == corev1.ClusterIPNone {
 		return []endpoints.Port{{}}

@@ -2,8 +2,8 @@ package endpoint
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; RB-3 and RB-4 are the most that its account may have. A cluster
-// that restricts addresses in Endpoints (OpenShift) wants "create" on "endpoints/restricted" besides (RB-4b).
+// Rights are what the controller asks of the API server; RB-3 and RB-4 are the most that its account may have. A
+// cluster that restricts addresses in Endpoints (OpenShift) wants "create" on "endpoints/restricted" besides (RB-4b).
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "services"}, {Name: "pods"}, {Name: "endpoints"}},

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// movesPods reports whether a change of a node changes where its pods are known to be. A node that has gone does not: it may come back,
-// with its pods unharmed, and if it does not, the pods go themselves (EPS-18, EPS-80).
+// movesPods reports whether a change of a node changes where its pods are known to be. A node that has gone does not:
+// it may come back, with its pods unharmed, and if it does not, the pods go themselves (EPS-18, EPS-80).
 func movesPods(was, is *corev1.Node) bool {
 	return is != nil && (was == nil || was.Labels[corev1.LabelTopologyZone] != is.Labels[corev1.LabelTopologyZone])
 }

@@ -43,8 +43,8 @@ func (m *memory) unchecked() *memory {
 	return &memory{Times: m.Times, Hinted: m.Hinted}
 }
 
-// remember remembers what was observed if all writes were carried out. After a failure all is compared again: to keep the changes until
-// a write succeeds would take ever more memory while none does.
+// remember remembers what was observed if all writes were carried out. After a failure all is compared again: to keep
+// the changes until a write succeeds would take ever more memory while none does.
 func remember(_ time.Time, _ snapshot, _ struct{}, seen *memory, did, _ plan.Outcome) (*memory, bool) {
 	switch {
 	case seen == nil:
@@ -104,8 +104,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	return observation{Exists: true, Snapshot: s, Memory: m}, nil
 }
 
-// observeNews finds the pods that must be looked at because they, or others in their slices, may have changed. It does nothing
-// and returns false if all must be looked at.
+// observeNews finds the pods that must be looked at because they, or others in their slices, may have changed. It
+// does nothing and returns false if all must be looked at.
 func (k *caches) observeNews(s *snapshot, before *checked, changed map[string]bool) bool {
 	if before == nil || before.Service != endpoints.VersionOf(s.Service) || wantsTopology(s.Service.Annotations) {
 		return false
@@ -156,8 +156,8 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	return endpoints.Enqueued(before, after, k.services.Selecting)
 }
 
-// enqueuedByNode returns the services of the pods on a node that has come or whose zone has changed, and all services with topology
-// hints if the share of a zone may have changed (EPS-18, EPS-80).
+// enqueuedByNode returns the services of the pods on a node that has come or whose zone has changed, and all services
+// with topology hints if the share of a zone may have changed (EPS-18, EPS-80).
 func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Node)
 	is, _ := after.(*corev1.Node)
@@ -185,8 +185,8 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// enqueuedBySlice returns the service of a slice of another manager that has come or gone, if the service has no selector: then our
-// slices may have been replaced (EPS-81).
+// enqueuedBySlice returns the service of a slice of another manager that has come or gone, if the service has no
+// selector: then our slices may have been replaced (EPS-81).
 func (k *caches) enqueuedBySlice(before, after plan.Object) []plan.Key {
 	if before != nil && after != nil {
 		return nil

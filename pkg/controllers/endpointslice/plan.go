@@ -78,8 +78,9 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go when the service has mirrored ones: its
-// Endpoints have all that it needs, and nobody keeps ours (EPS-81). A slice that a user has made may be meant to stand beside ours.
+// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go when the service
+// has mirrored ones: its Endpoints have all that it needs, and nobody keeps ours (EPS-81). A slice that a user has
+// made may be meant to stand beside ours.
 func planUnused(s snapshot) plan.Plan {
 	p := plan.Plan{Why: "left alone: the service has no selector"}
 	if !slices.ContainsFunc(s.Slices, mirrored) {
@@ -179,8 +180,8 @@ func eventsOf(service *corev1.Service) plan.Events {
 	}}
 }
 
-// nodeNotFound tells of pods that are left out because their nodes do not exist (EPS-31). It names only the first of them by name: there
-// may be thousands.
+// nodeNotFound tells of pods that are left out because their nodes do not exist (EPS-31). It names only the first of
+// them by name: there may be thousands.
 func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
 	p := slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	why := fmt.Sprintf("skipping Pod %s for Service %s/%s: Node %s Not Found", p.Name, service.Namespace, service.Name, p.Spec.NodeName)

@@ -13,8 +13,8 @@ import (
 // largeService is how many pods a service has at least of which it is remembered what its slices were compared with.
 const largeService = 200
 
-// checked is what slices were compared with in a reconcile that was carried out. When only a few pods have changed since, most
-// slices need not be compared again. It is never changed.
+// checked is what slices were compared with in a reconcile that was carried out. When only a few pods have changed
+// since, most slices need not be compared again. It is never changed.
 type checked struct {
 	Service string                     // its uid and version
 	Zones   map[string]string          // of the nodes that the pods are on
@@ -34,11 +34,11 @@ type news struct {
 	settled map[types.UID]bool // slices that show what they should
 }
 
-// news returns what may have changed, given the names of the pods that have changed, and the slices as they are now. It is not ok if
-// all must be checked.
+// news returns what may have changed, given the names of the pods that have changed, and the slices as they are now.
+// It is not ok if all must be checked.
 //
-// A pod that is as it was, in a slice that is as it was, needs no look: when the slice was checked, it was found to be right, or
-// would have been written.
+// A pod that is as it was, in a slice that is as it was, needs no look: when the slice was checked, it was found to
+// be right, or would have been written.
 func (c *checked) news(changed map[string]bool, now []*discoveryv1.EndpointSlice) (n news, ok bool) {
 	moved := maps.Clone(changed) // pods that may be in any slice
 	for _, name := range c.News {
@@ -116,8 +116,8 @@ func differing(a, b []string, tell func(string)) {
 	}
 }
 
-// newChecked returns what is to be remembered of a snapshot; nil if all must be checked the next time, too. Before is what was
-// remembered, if the snapshot has only pods that may have changed since, and else nil.
+// newChecked returns what is to be remembered of a snapshot; nil if all must be checked the next time, too. Before is
+// what was remembered, if the snapshot has only pods that may have changed since, and else nil.
 func newChecked(s snapshot, before *checked) *checked {
 	c := &checked{Service: endpoints.VersionOf(s.Service), Zones: s.Zones, Slices: map[types.UID]checkedSlice{}}
 	for _, p := range s.Pods {
@@ -158,8 +158,8 @@ func newChecked(s snapshot, before *checked) *checked {
 	return c
 }
 
-// zonesWith returns the zones of nodes, and of others that there are now. If a zone has changed this moment, pods in settled slices still
-// have the one before.
+// zonesWith returns the zones of nodes, and of others that there are now. If a zone has changed this moment, pods in
+// settled slices still have the one before.
 func (c *checked) zonesWith(now map[string]string) map[string]string {
 	all := c.Zones
 	for node, zone := range now {

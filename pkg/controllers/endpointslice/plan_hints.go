@@ -30,8 +30,8 @@ func wantsTopology(annotations map[string]string) bool {
 	return mode == "Auto" || mode == "auto"
 }
 
-// cpuByZone returns the CPU that zones have, in millicores; nil if it is not known of all nodes, or there is only one zone
-// (EPS-51).
+// cpuByZone returns the CPU that zones have, in millicores; nil if it is not known of all nodes, or there is only one
+// zone (EPS-51).
 func cpuByZone(nodes []*corev1.Node) map[string]int64 {
 	cpu := map[string]int64{}
 	for _, n := range nodes {
@@ -57,8 +57,8 @@ func countsForTopology(n *corev1.Node) bool {
 	return !controlPlane && !master && nodes.Ready(n)
 }
 
-// hint gives the endpoints of a family the hints that the service asks for. Slices that had no other reason to change may get one
-// by it.
+// hint gives the endpoints of a family the hints that the service asks for. Slices that had no other reason to change
+// may get one by it.
 func (f *family) hint(s snapshot) {
 	create, update := f.lists()
 	before := s.Hinted && slices.ContainsFunc(f.existing, hasHints)

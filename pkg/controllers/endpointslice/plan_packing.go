@@ -44,10 +44,10 @@ type packing struct {
 	spare   []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
 }
 
-// pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes to slices that
-// are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original it keeps slices within their
-// size when the maximum is lowered, fills those that there are rather than to have too many, and merges them when endpoints go and too
-// many are left (EPS-38, EPS-81).
+// pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes
+// to slices that are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original
+// it keeps slices within their size when the maximum is lowered, fills those that there are rather than to have too
+// many, and merges them when endpoints go and too many are left (EPS-38, EPS-81).
 func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*discoveryv1.EndpointSlice) *packing {
 	p := &packing{members: m, family: family, most: max(1, s.Max), settled: s.Settled, dual: len(familiesOf(s.Service)) > 1}
 	for _, ports := range m.ports {
@@ -120,8 +120,8 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 	p.groups[at].drafts = append(p.groups[at].drafts, d)
 }
 
-// settle notes that the pods in a settled slice have their places. Only with two families can the plan have to look at such pods:
-// because of their slices of the other family.
+// settle notes that the pods in a settled slice have their places. Only with two families can the plan have to look
+// at such pods: because of their slices of the other family.
 func (p *packing) settle(s *discoveryv1.EndpointSlice) {
 	if !p.dual {
 		return
@@ -171,8 +171,9 @@ func (p *packing) fill(g *group) {
 // mostSlices is how many slices there may be where so many would do.
 func mostSlices(fewest int) int { return max(fewest+1, fewest*13/10) }
 
-// merge dissolves slices while there are more than 1.3 times the fewest, and more than one above these: a pod that goes from a small
-// service does not rewrite a second slice. Slices that are written anyway are merged in any case, which costs no write.
+// merge dissolves slices while there are more than 1.3 times the fewest, and more than one above these: a pod that
+// goes from a small service does not rewrite a second slice. Slices that are written anyway are merged in any case,
+// which costs no write.
 func (p *packing) merge(g *group, fewest int) {
 	for len(g.drafts) > fewest {
 		at := smallest(g)
@@ -219,8 +220,8 @@ func (p *packing) put(g *group, d *draft) {
 	g.left = g.left[n:]
 }
 
-// dissolve spreads a slice over the others: first those that are written anyway, then those with the most room. They have room enough,
-// because they are no fewer than the fewest.
+// dissolve spreads a slice over the others: first those that are written anyway, then those with the most room. They
+// have room enough, because they are no fewer than the fewest.
 func (p *packing) dissolve(g *group, at int) {
 	gone := g.drafts[at]
 	g.drafts = slices.Delete(slices.Clone(g.drafts), at, at+1)

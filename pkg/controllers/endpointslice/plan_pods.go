@@ -136,7 +136,8 @@ func (m *members) ready(p *corev1.Pod, serving bool) bool {
 	return m.service.Spec.PublishNotReadyAddresses || serving && p.DeletionTimestamp == nil
 }
 
-// endpoint is how a pod appears in slices of an address family (EPS-28..30). Without an address of the family it has none.
+// endpoint is how a pod appears in slices of an address family (EPS-28..30). Without an address of the family it has
+// none.
 func (m *members) endpoint(of *member, family discoveryv1.AddressType) (e discoveryv1.Endpoint, ok bool) {
 	p := of.pod
 	for _, podIP := range p.Status.PodIPs {
@@ -164,8 +165,8 @@ func (m *members) endpoint(of *member, family discoveryv1.AddressType) (e discov
 	return e, true
 }
 
-// shows reports whether an endpoint of a slice says what it should of a pod, hints and versions aside (EPS-34). It allocates
-// nothing for an endpoint with one address, because most of the time nothing has changed.
+// shows reports whether an endpoint of a slice says what it should of a pod, hints and versions aside (EPS-34). It
+// allocates nothing for an endpoint with one address, because most of the time nothing has changed.
 func (m *members) shows(e *discoveryv1.Endpoint, of *member, family discoveryv1.AddressType) bool {
 	p := of.pod
 	serving := podutil.Ready(p)

@@ -6,8 +6,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// enqueuedByService returns the key of a service without selector that has come or gone, and of one that has got or lost its selector
-// (ESM-6).
+// enqueuedByService returns the key of a service without selector that has come or gone, and of one that has got or
+// lost its selector (ESM-6).
 func enqueuedByService(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Service)
 	is, _ := after.(*corev1.Service)

@@ -44,8 +44,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	return o, nil
 }
 
-// enqueuedByEndpoints returns the key of Endpoints that are, or were, mirrorable (ESM-5), unless the service has a selector: then
-// another controller writes them, and nothing is mirrored (ESM-28).
+// enqueuedByEndpoints returns the key of Endpoints that are, or were, mirrorable (ESM-5), unless the service has a
+// selector: then another controller writes them, and nothing is mirrored (ESM-28).
 func (k *caches) enqueuedByEndpoints(before, after plan.Object) []plan.Key {
 	if (before == nil || !mirrorable(before)) && (after == nil || !mirrorable(after)) {
 		return nil

@@ -227,8 +227,8 @@ func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine [
 	return c
 }
 
-// merge returns the endpoints that a slice must have, those that it has already in the order in which it has them (ESM-26), and
-// whether that is a change.
+// merge returns the endpoints that a slice must have, those that it has already in the order in which it has them
+// (ESM-26), and whether that is a change.
 func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, changed bool) {
 	at := map[string][]int{} // by address
 	for i := range want {
@@ -257,7 +257,8 @@ func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, chang
 	return list, changed
 }
 
-// same reports whether two endpoints say the same. The version of the object that they refer to is no reason to write (EPS-34).
+// same reports whether two endpoints say the same. The version of the object that they refer to is no reason to write
+// (EPS-34).
 func same(a, b discoveryv1.Endpoint) bool {
 	if a.TargetRef != nil && b.TargetRef != nil {
 		ref := *a.TargetRef

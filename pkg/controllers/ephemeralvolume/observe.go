@@ -51,8 +51,8 @@ func live(s snapshot) (sets []reconcile.Live) {
 	return sets
 }
 
-// enqueuedByPod returns a pod with ephemeral volumes that is new, or has taken the place of another one (ST-20), and one that is gone, so that
-// nothing of it is remembered.
+// enqueuedByPod returns a pod with ephemeral volumes that is new, or has taken the place of another one (ST-20), and
+// one that is gone, so that nothing of it is remembered.
 func enqueuedByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
@@ -67,8 +67,8 @@ func enqueuedByPod(before, after plan.Object) []plan.Key {
 	return informers.Itself(before, after)
 }
 
-// enqueuedByClaim returns the pods that wait for a claim to be gone, or that have lost theirs: when it was deleted, also if another one took its
-// name meanwhile and the watch has told of that only, and when it has another owner.
+// enqueuedByClaim returns the pods that wait for a claim to be gone, or that have lost theirs: when it was deleted,
+// also if another one took its name meanwhile and the watch has told of that only, and when it has another owner.
 func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 	if before == nil || after != nil && before.GetUID() == after.GetUID() && sameController(before, after) {
 		return nil

@@ -41,7 +41,8 @@ func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory {
 	return &memory{Told: d.Foreign}
 }
 
-// planClaims creates the claims that a pod lacks (ST-21, ST-22). Each volume is planned by itself, so that one that fails holds up no other.
+// planClaims creates the claims that a pod lacks (ST-21, ST-22). Each volume is planned by itself, so that one that
+// fails holds up no other.
 func planClaims(_ time.Time, s snapshot) (decision, plan.Plan) {
 	switch {
 	case s.Pod.DeletionTimestamp != nil: // ST-20

@@ -70,7 +70,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// bucketsOfOriginal is how many limits of requests the original has, one for each API that it uses; ours share one of that size (HPA-66).
+// bucketsOfOriginal is how many limits of requests the original has, one for each API that it uses; ours share one of
+// that size (HPA-66).
 const bucketsOfOriginal = 5
 
 // newCaches asks for the caches. Of pods it reads what readiness, their start and their requests depend on.
@@ -91,8 +92,8 @@ func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 	return k, errors.Join(err1, err2, err3)
 }
 
-// watches: an autoscaler that is new, or whose spec has changed, is evaluated at once. Otherwise the clock is what enqueues autoscalers
-// (HPA-8), and changes of pods and targets enqueue nothing (HPA-9).
+// watches: an autoscaler that is new, or whose spec has changed, is evaluated at once. Otherwise the clock is what
+// enqueues autoscalers (HPA-8), and changes of pods and targets enqueue nothing (HPA-9).
 func (k *caches) watches(own *collectors) []reconcile.Watch {
 	atOnce := func(before, after plan.Object) []plan.Key {
 		if after == nil || !respecified(before, after) {
@@ -115,20 +116,21 @@ func (k *caches) watches(own *collectors) []reconcile.Watch {
 	}, k.workloads.Watches(informers.None)...)
 }
 
-// respecified reports whether an autoscaler is another one than before, or has another spec. API servers before 1.37 do not count that in its
-// generation, so specs are compared.
+// respecified reports whether an autoscaler is another one than before, or has another spec. API servers before 1.37
+// do not count that in its generation, so specs are compared.
 func respecified(before, after plan.Object) bool {
 	was, _ := before.(*autoscalingv2.HorizontalPodAutoscaler)
 	is, _ := after.(*autoscalingv2.HorizontalPodAutoscaler)
 	return was == nil || is == nil || was.UID != is.UID || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
 
-// schedule says when the autoscalers of a namespace are evaluated: all at the same time, once in a period, so that they can share what is read
-// of the metrics. Namespaces have different times, so that the requests are spread over the period.
+// schedule says when the autoscalers of a namespace are evaluated: all at the same time, once in a period, so that
+// they can share what is read of the metrics. Namespaces have different times, so that the requests are spread over
+// the period.
 type schedule struct{ Period time.Duration }
 
-// early is how much too early an evaluation may be and still be that of the next period: timers do not follow when the clock is set back a
-// little. Otherwise, it would take the answers of the period before, and be repeated at once.
+// early is how much too early an evaluation may be and still be that of the next period: timers do not follow when
+// the clock is set back a little. Otherwise, it would take the answers of the period before, and be repeated at once.
 func (r schedule) early() time.Duration { return min(50*time.Millisecond, r.Period/10) }
 
 // slot returns the number of the period in which a namespace is at a time.

@@ -65,7 +65,8 @@ func (c *collectors) countStale(r schema.GroupResource) {
 	c.stale.WithLabelValues(r.Group, r.Resource).Inc()
 }
 
-// begin notes which autoscalers there are when a term begins. Those that went while this process did not lead are not among them.
+// begin notes which autoscalers there are when a term begins. Those that went while this process did not lead are not
+// among them.
 func (c *collectors) begin(all iter.Seq[*autoscalingv2.HorizontalPodAutoscaler]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

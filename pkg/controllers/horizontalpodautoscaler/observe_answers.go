@@ -10,13 +10,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/circuit"
 )
 
-// answers are those of the metrics APIs in the present period. Autoscalers that ask the same share the request and its answer, an error
-// included, so that each is made once in a period.
+// answers are those of the metrics APIs in the present period. Autoscalers that ask the same share the request and
+// its answer, an error included, so that each is made once in a period.
 type answers struct {
 	schedule schedule
 
-	// groups keeps API groups that answer nobody from holding up the autoscalers that do not need them. It is not enough that one question
-	// has no answer: it may be that of a single tenant.
+	// groups keeps API groups that answer nobody from holding up the autoscalers that do not need them. It is not
+	// enough that one question has no answer: it may be that of a single tenant.
 	groups circuit.Breaker[string]
 
 	mu    sync.Mutex
@@ -44,8 +44,8 @@ type answer struct {
 const (
 	// readTimeout is how long a metrics API may take to answer.
 	readTimeout = 10 * time.Second
-	// patience is after how many periods without any answer an API counts as one that does not answer at all. It is then asked by one
-	// autoscaler in a period.
+	// patience is after how many periods without any answer an API counts as one that does not answer at all. It is
+	// then asked by one autoscaler in a period.
 	patience = 2
 )
 
@@ -61,8 +61,8 @@ func newAnswers(r schedule) *answers {
 	return a
 }
 
-// get returns what read has returned in this period of the namespace, and calls it if nobody has. A question that had no answer in time is not
-// asked again for a period.
+// get returns what read has returned in this period of the namespace, and calls it if nobody has. A question that had
+// no answer in time is not asked again for a period.
 func (a *answers) get(ctx context.Context, now time.Time, group, namespace string, q question, read func(context.Context) (any, error)) (any, error) {
 	slot := a.schedule.slot(now, namespace)
 	a.mu.Lock()

@@ -37,7 +37,8 @@ type reads struct {
 // defaultWindow is that of samples which do not say what time they are of (HPA-26c).
 const defaultWindow = time.Minute
 
-// metric reads what one metric needs. A metric that is not well formed needs nothing; the plan says what is wrong with it.
+// metric reads what one metric needs. A metric that is not well formed needs nothing; the plan says what is wrong
+// with it.
 func (k *reads) metric(ctx context.Context, m *autoscalingv2.MetricSpec) reading {
 	var read reading
 	var err error
@@ -69,8 +70,8 @@ func (k *reads) metric(ctx context.Context, m *autoscalingv2.MetricSpec) reading
 // errNoMetrics is the error where an API has answered, and knows nothing of the pods.
 var errNoMetrics = errors.New("no metrics")
 
-// resource returns how much of a resource each pod uses, or one container of each (HPA-26a, HPA-26b). A pod of which that is not known
-// is left out.
+// resource returns how much of a resource each pod uses, or one container of each (HPA-26a, HPA-26b). A pod of which
+// that is not known is left out.
 func (k *reads) resource(ctx context.Context, name corev1.ResourceName, container string) (map[string]sample, error) {
 	const path = "/apis/metrics.k8s.io/v1beta1"
 	selector := k.snapshot.Target.Labels
@@ -105,7 +106,8 @@ func (k *reads) resource(ctx context.Context, name corev1.ResourceName, containe
 	return found, nil
 }
 
-// usage returns how much of a resource a pod uses, or one container if that is named; false if it is not known of all its containers.
+// usage returns how much of a resource a pod uses, or one container if that is named; false if it is not known of all
+// its containers.
 func usage(m *resourcemetrics.PodMetrics, name corev1.ResourceName, container string) (sum int64, ok bool) {
 	for i := range m.Containers {
 		c := &m.Containers[i]
@@ -230,7 +232,8 @@ func (k *reads) external(ctx context.Context, m autoscalingv2.MetricIdentifier) 
 	return sum, nil
 }
 
-// customVersion returns the version of the custom metrics API: the one that the server prefers, if it is known, else the first known one.
+// customVersion returns the version of the custom metrics API: the one that the server prefers, if it is known, else
+// the first known one.
 func (k *reads) customVersion(ctx context.Context) (string, error) {
 	known := []string{"custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"}
 	group, err := ask(ctx, k, custommetrics.GroupName, "/apis/custom.metrics.k8s.io", nil, "",
@@ -249,8 +252,8 @@ func (k *reads) customVersion(ctx context.Context) (string, error) {
 	return "", errors.New("no known available metric versions found")
 }
 
-// ask returns what became of the answer to a question that other autoscalers may have asked in the same period. What is shared must not
-// be changed.
+// ask returns what became of the answer to a question that other autoscalers may have asked in the same period. What
+// is shared must not be changed.
 func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.Values, resource string, use func(*L) T) (found T, err error) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if wrong := content.IsPathSegmentName(part); len(wrong) > 0 || part == "" { // no server accepts such a name

@@ -16,8 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// namespaces tells what the autoscalers of a namespace have to do with one another. What it tells follows from the caches, and from the
-// selectors of targets that are not cached; it is found out once in a period.
+// namespaces tells what the autoscalers of a namespace have to do with one another. What it tells follows from the
+// caches, and from the selectors of targets that are not cached; it is found out once in a period.
 type namespaces struct {
 	caches *caches
 
@@ -138,7 +138,8 @@ func (v *view) add(c targetSelector) {
 	v.broad = append(v.broad, c)
 }
 
-// ambiguous returns the names of an autoscaler and of another one that selects one of its pods, the first by name, if there is one (HPA-16).
+// ambiguous returns the names of an autoscaler and of another one that selects one of its pods, the first by name, if
+// there is one (HPA-16).
 func (v *view) ambiguous(of *autoscalingv2.HorizontalPodAutoscaler, pods []*corev1.Pod) (names []string) {
 	other := ""
 	look := func(p *corev1.Pod, selectors []targetSelector) {
@@ -164,8 +165,9 @@ func (v *view) ambiguous(of *autoscalingv2.HorizontalPodAutoscaler, pods []*core
 	return names
 }
 
-// remember keeps the selector of a target that is not cached. The next autoscaler that selects the same pods is to notice that at first
-// sight (HPA-16), so a selector that is new becomes part of what is known of the namespace; if it has changed, all of that is found out anew.
+// remember keeps the selector of a target that is not cached. The next autoscaler that selects the same pods is to
+// notice that at first sight (HPA-16), so a selector that is new becomes part of what is known of the namespace; if
+// it has changed, all of that is found out anew.
 func (n *namespaces) remember(h *autoscalingv2.HorizontalPodAutoscaler, selector *metav1.LabelSelector) {
 	key := plan.Key{Namespace: h.Namespace, Name: h.Name}
 	n.mu.Lock()
@@ -186,7 +188,8 @@ func (n *namespaces) remember(h *autoscalingv2.HorizontalPodAutoscaler, selector
 	}
 }
 
-// changed has all of a namespace found out anew. The evaluation of an autoscaler is to see those that have come since its period began.
+// changed has all of a namespace found out anew. The evaluation of an autoscaler is to see those that have come since
+// its period began.
 func (n *namespaces) changed(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,7 +207,8 @@ func (n *namespaces) forget(o plan.Object) {
 // podsOfEach is how many pods a namespace may have for each autoscaler if all of them are listed at once.
 const podsOfEach = 100
 
-// sharesResource reports whether one list of all resource metrics of the namespace serves better than one for each autoscaler.
+// sharesResource reports whether one list of all resource metrics of the namespace serves better than one for each
+// autoscaler.
 func (v *view) sharesResource() bool { return v.shares(v.resource) }
 
 // sharesCustom reports the same of a custom metric of pods.

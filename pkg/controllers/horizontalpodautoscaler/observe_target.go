@@ -26,8 +26,8 @@ type mapper interface {
 	Refresh(ctx context.Context) error
 }
 
-// observeTarget finds the scale of the target. That of a built-in workload is made of what the caches have, which costs no request; its
-// resourceVersion is a precondition of the write. Anything else is read live (HPA-12).
+// observeTarget finds the scale of the target. That of a built-in workload is made of what the caches have, which
+// costs no request; its resourceVersion is a precondition of the write. Anything else is read live (HPA-12).
 func (k *caches) observeTarget(ctx context.Context, r request, s *snapshot) error {
 	h := s.Autoscaler
 	kind, err := targetKind(h)
@@ -59,7 +59,8 @@ func targetKind(h *autoscalingv2.HorizontalPodAutoscaler) (schema.GroupKind, err
 	return version.WithKind(ref.Kind).GroupKind(), nil
 }
 
-// cachedTarget returns the scale of a workload that is in the caches, as the server would show it; nil if it is not there.
+// cachedTarget returns the scale of a workload that is in the caches, as the server would show it; nil if it is not
+// there.
 func (k *caches) cachedTarget(namespace string, kind schema.GroupKind, name string) *target {
 	w, ok := k.workloads.Get(kind, namespace, name)
 	if !ok {
@@ -75,11 +76,12 @@ func (k *caches) cachedTarget(namespace string, kind schema.GroupKind, name stri
 	return t
 }
 
-// errClusterScoped is said of targets that have no namespace: whoever may create an autoscaler in a namespace must not scale them.
+// errClusterScoped is said of targets that have no namespace: whoever may create an autoscaler in a namespace must
+// not scale them.
 var errClusterScoped = errors.New("an autoscaler cannot scale what has no namespace")
 
-// liveTarget reads the scale of the target. If the server has nothing where the mapper says that the kind is, such as after a custom
-// resource has lost a version, it looks anew (HPA-12).
+// liveTarget reads the scale of the target. If the server has nothing where the mapper says that the kind is, such as
+// after a custom resource has lost a version, it looks anew (HPA-12).
 func (k *caches) liveTarget(ctx context.Context, r request, kind schema.GroupKind, h *autoscalingv2.HorizontalPodAutoscaler) (*target, error) {
 	found, stale, err := k.tryTarget(ctx, r, kind, h)
 	if stale && k.mayRefresh(r.Now) && k.mapper.Refresh(ctx) == nil {
@@ -88,7 +90,8 @@ func (k *caches) liveTarget(ctx context.Context, r request, kind schema.GroupKin
 	return found, err
 }
 
-// refreshAfter is how long the mapper is taken for current. Kinds that never had a scale look like those that have gone.
+// refreshAfter is how long the mapper is taken for current. Kinds that never had a scale look like those that have
+// gone.
 const refreshAfter = 30 * time.Second
 
 // mayRefresh reports whether the mapper may be asked to look anew, and notes that it is.
@@ -130,7 +133,8 @@ func (k *caches) tryTarget(ctx context.Context, r request, kind schema.GroupKind
 	return nil, stale, first
 }
 
-// unknownPath reports whether the server has answered that it serves nothing there, rather than that it has no object of the name.
+// unknownPath reports whether the server has answered that it serves nothing there, rather than that it has no object
+// of the name.
 func unknownPath(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
 }

@@ -123,8 +123,8 @@ func decide(now time.Time, s snapshot) decision {
 	return d
 }
 
-// outside brings the target back within its limits: no metrics, no stabilization, no rate. No metric was limited, so ScalingLimited says what it
-// said before (HPA-72).
+// outside brings the target back within its limits: no metrics, no stabilization, no rate. No metric was limited, so
+// ScalingLimited says what it said before (HPA-72).
 func (d *decision) outside(desired int32, why string) {
 	d.Desired, d.Reason, d.Why = desired, why, why
 	d.Status.CurrentMetrics = nil
@@ -143,7 +143,8 @@ func (d *decision) complete(now time.Time, s snapshot) {
 	said := isTrue(s.Autoscaler.Status.Conditions, atZero)
 	switch {
 	case d.Rescale && d.Desired == 0:
-		// The status says so first: if it could not be written afterwards, nobody would know that the target is to be woken.
+		// The status says so first: if it could not be written afterwards, nobody would know that the target is to be
+		// woken.
 		d.Prepare, d.Rescale = !said, said
 		d.set(now, atZero, conditionTrue, "ScaledToZero", "the HPA controller scaled the target to zero replicas")
 	case s.Target.Replicas > 0 && said: // it is not so, whoever has scaled the target

@@ -10,7 +10,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// before is the history of the autoscaler. What another leader has done is read from the object, as far as it says it (HPA-11, HPA-70).
+// before is the history of the autoscaler. What another leader has done is read from the object, as far as it says it
+// (HPA-11, HPA-70).
 func (s snapshot) before(now time.Time) history {
 	if s.Known || s.Target == nil {
 		return s.History
@@ -31,7 +32,8 @@ func (s snapshot) before(now time.Time) history {
 	return h
 }
 
-// remember returns what is known when the plan was carried out: what the metrics asked for, before any limits, and what was scaled.
+// remember returns what is known when the plan was carried out: what the metrics asked for, before any limits, and
+// what was scaled.
 func remember(now time.Time, s snapshot, d decision, did plan.Outcome) *memory {
 	m := &memory{History: s.History, Due: now.Add(s.Next)}
 	if s.Target == nil && !s.Known {
@@ -60,8 +62,8 @@ func remember(now time.Time, s snapshot, d decision, did plan.Outcome) *memory {
 	return m
 }
 
-// staleSince returns since when the values that the status of an autoscaler shows have not been those that were found. That ends when it shows
-// others, not when they are about to be written: the write may fail.
+// staleSince returns since when the values that the status of an autoscaler shows have not been those that were
+// found. That ends when it shows others, not when they are about to be written: the write may fail.
 func (m *memory) staleSince(h *autoscalingv2.HorizontalPodAutoscaler) time.Time {
 	if !equality.Semantic.DeepEqual(m.Shown, h.Status.CurrentMetrics) {
 		return time.Time{}

@@ -208,9 +208,9 @@ func (r rules) reach(current int32, up bool, limit func(autoscalingv2.HPAScaling
 	return int32(min(max(found, 0), math.MaxInt32))
 }
 
-// startOf returns how many replicas there were at the beginning of a policy's period, as far as this controller has changed that (HPA-45).
-// Evaluations begin a little after they are due, now sooner and now later. Without slack, that would decide whether a rescale still counts
-// at the evaluation that is due when the policy's period is over.
+// startOf returns how many replicas there were at the beginning of a policy's period, as far as this controller has
+// changed that (HPA-45). Evaluations begin a little after they are due, now sooner and now later. Without slack, that
+// would decide whether a rescale still counts at the evaluation that is due when the policy's period is over.
 func (s snapshot) startOf(now time.Time, h history, p autoscalingv2.HPAScalingPolicy) int64 {
 	period := time.Duration(p.PeriodSeconds) * time.Second
 	slack := min(s.Settings.Period, period) / 10

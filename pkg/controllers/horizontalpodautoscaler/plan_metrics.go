@@ -23,8 +23,8 @@ type proposal struct {
 	Err      error
 }
 
-// propose returns what a metric asks for. A metric that fails leaves an empty status (HPA-52): clients read what the type of a status
-// says without looking whether it is there.
+// propose returns what a metric asks for. A metric that fails leaves an empty status (HPA-52): clients read what the
+// type of a status says without looking whether it is there.
 func propose(now time.Time, s snapshot, m *autoscalingv2.MetricSpec, r reading) proposal {
 	var p proposal
 	switch {
@@ -112,7 +112,8 @@ func (s snapshot) ofResource(now time.Time, name corev1.ResourceName, container 
 	return p
 }
 
-// resourceReplicas fills in the name of the metric and the replicas that it asks for, and returns what the status shows.
+// resourceReplicas fills in the name of the metric and the replicas that it asks for, and returns what the status
+// shows.
 func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, container string, t autoscalingv2.MetricTarget, r reading,
 	p *proposal) (shown *int32, values map[string]int64, err error) {
 	byValue := t.AverageValue != nil

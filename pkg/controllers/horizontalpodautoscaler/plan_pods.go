@@ -60,8 +60,8 @@ func initializing(now time.Time, o settings, p *corev1.Pod, m sample) bool {
 // usageRatio is how the values of a set of pods compare to their target.
 type usageRatio func(values map[string]int64) (ratio float64, err error)
 
-// replicasFor returns how many replicas the values ask for (HPA-33..35). fill is the value of a pod without metrics that must not lead to
-// a scale-down.
+// replicasFor returns how many replicas the values ask for (HPA-33..35). fill is the value of a pod without metrics
+// that must not lead to a scale-down.
 func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill func(pod string) int64) (int32, error) {
 	ratio, err := ratioOf(g.values)
 	if err != nil {
@@ -118,8 +118,8 @@ func ceil(n float64) int32 {
 	return int32(n)
 }
 
-// requestsOf returns how much of a resource each pod that counts asks for, in thousandths (HPA-31). Of several pods that fail the first
-// one by name is told, so that the status says the same in each period: the pods have no order.
+// requestsOf returns how much of a resource each pod that counts asks for, in thousandths (HPA-31). Of several pods
+// that fail the first one by name is told, so that the status says the same in each period: the pods have no order.
 func requestsOf(s snapshot, name corev1.ResourceName, container string) (all map[string]int64, err error) {
 	all = make(map[string]int64, len(s.Pods))
 	first := ""
@@ -206,7 +206,8 @@ func average(values map[string]int64) int64 {
 	return mean.Quo(mean, big.NewInt(int64(max(len(values), 1)))).Int64()
 }
 
-// utilization returns what percentage of their requests the pods use that have both, without what follows the point (HPA-32).
+// utilization returns what percentage of their requests the pods use that have both, without what follows the point
+// (HPA-32).
 func utilization(values, requests map[string]int64) (percent int32, ok bool) {
 	var used, requested total
 	for name, v := range values {

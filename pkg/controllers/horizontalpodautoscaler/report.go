@@ -52,8 +52,9 @@ func settled(now time.Time, s snapshot, d decision, did plan.Outcome) autoscalin
 	return d.Status
 }
 
-// written reports whether a status that differs is to be written now: values that change a little wait for the next evaluation, so that
-// autoscalers at rest do not write in every period. A decision that was repeated at once, after a conflict, is no next evaluation.
+// written reports whether a status that differs is to be written now: values that change a little wait for the next
+// evaluation, so that autoscalers at rest do not write in every period. A decision that was repeated at once, after a
+// conflict, is no next evaluation.
 func (s snapshot) written(now time.Time, status autoscalingv2.HorizontalPodAutoscalerStatus) bool {
 	return !small(s.Autoscaler.Status, status) || !s.StaleSince.IsZero() && now.Sub(s.StaleSince) >= s.Settings.Period/2
 }

@@ -122,7 +122,8 @@ func (s snapshot) minReplicas() int32 {
 	return 1
 }
 
-// evaluates reports whether the metrics decide about the size: the target is neither switched off nor outside the limits (HPA-17..20).
+// evaluates reports whether the metrics decide about the size: the target is neither switched off nor outside the
+// limits (HPA-17..20).
 func (s snapshot) evaluates() bool {
 	if s.Target == nil {
 		return false

@@ -1,7 +1,8 @@
-// Package job is the job controller: it creates the pods of a Job, counts those that have ended, and decides when the Job is complete
-// or has failed.
+// Package job is the job controller: it creates the pods of a Job, counts those that have ended, and decides when the
+// Job is complete or has failed.
 //
-// A program passes what job.New(job.Options{}) returns to manager.New. For users, docs/job.md says what the controller does.
+// A program passes what job.New(job.Options{}) returns to manager.New. For users, docs/job.md says what the
+// controller does.
 //
 // There are two queues. A key of the first is a Job. The planner sorts its pods out once (snapshot.go,
 // plan_count.go), adopts and releases pods (plan_claim.go), decides whether the Job ends (plan_end.go,
@@ -11,8 +12,8 @@
 //
 // # How pods are counted
 //
-// A pod that has ended must be counted exactly once, although its object may be deleted at any time and this process may die between
-// any two writes. Two things together make sure of that:
+// A pod that has ended must be counted exactly once, although its object may be deleted at any time and this process
+// may die between any two writes. Two things together make sure of that:
 //
 //   - Each pod is created with the finalizer batch.kubernetes.io/job-tracking. Until that is removed, the object stays.
 //   - status.uncountedTerminatedPods lists the uids of pods that have ended and that the counters do not include yet.
@@ -32,13 +33,15 @@
 //	no         yes      will be counted; the third write is due
 //	no         no       is counted, or lost the finalizer before it had ended
 //
-// Each write of the status replaces the object under its resourceVersion, so a decision that was made from an older status is never
-// stored. A pod that the cache still shows with its finalizer, although it was counted, would be counted again; a pod that it does not
-// show yet, although it is listed, would be counted and then found again. Neither happens: a reconcile begins only when the caches
-// show all writes of this process, and after a change of the leader, or a write that was not answered, they are compared with the server
-// before the next write. Succeeded pods of Indexed Jobs need no list, because status.completedIndexes names what they have done: to
-// add an index twice changes nothing.
+// Each write of the status replaces the object under its resourceVersion, so a decision that was made from an older
+// status is never stored. A pod that the cache still shows with its finalizer, although it was counted, would be
+// counted again; a pod that it does not show yet, although it is listed, would be counted and then found again.
+// Neither happens: a reconcile begins only when the caches show all writes of this process, and after a change of the
+// leader, or a write that was not answered, they are compared with the server before the next write. Succeeded pods
+// of Indexed Jobs need no list, because status.completedIndexes names what they have done: to add an index twice
+// changes nothing.
 //
-// The finalizer of a pod that has not ended is removed only if the pod shall not be counted: it is surplus, its Job is suspended or complete,
-// or it does not belong to the Job any more. That patch has the resourceVersion as a precondition, because the pod may have ended meanwhile.
+// The finalizer of a pod that has not ended is removed only if the pod shall not be counted: it is surplus, its Job
+// is suspended or complete, or it does not belong to the Job any more. That patch has the resourceVersion as a
+// precondition, because the pod may have ended meanwhile.
 package job

@@ -29,7 +29,8 @@ func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 	return []plan.Key{plan.KeyOf(pod)}
 }
 
-// orphansByJob returns the keys of the pods of a Job that is gone or finished, if they still have the finalizer (JOB-2, JOB-6).
+// orphansByJob returns the keys of the pods of a Job that is gone or finished, if they still have the finalizer
+// (JOB-2, JOB-6).
 func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 	job, ok := after.(*batchv1.Job)
 	if !ok {

@@ -112,7 +112,8 @@ func (k *caches) exists(ctx context.Context, reader client.Reader, key plan.Key,
 	return false, nil
 }
 
-// liveOrphan names the Jobs that may adopt a pod which nobody controls. Whether the Job exists that controls a pod is read live anyway.
+// liveOrphan names the Jobs that may adopt a pod which nobody controls. Whether the Job exists that controls a pod is
+// read live anyway.
 func liveOrphan(s orphanSnapshot) []reconcile.Live {
 	if metav1.GetControllerOfNoCopy(s.Pod) != nil || s.Pod.DeletionTimestamp != nil {
 		return nil

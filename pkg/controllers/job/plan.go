@@ -14,7 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// burst is how many pods one reconcile creates, deletes or counts at most; the rest follows in the next (JOB-21, JOB-24, JOB-42).
+// burst is how many pods one reconcile creates, deletes or counts at most; the rest follows in the next (JOB-21,
+// JOB-24, JOB-42).
 const burst = 500
 
 // planJob finds out what the snapshot means, once for all parts of the reconcile, and plans.
@@ -48,8 +49,9 @@ func planPods(now time.Time, s view) plan.Plan {
 	return p
 }
 
-// untrackCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status lists as it is stored.
-// Neither waits for the other: a pod whose finalizer cannot be removed does not keep the Job from anything else (JOB-47).
+// untrackCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status
+// lists as it is stored. Neither waits for the other: a pod whose finalizer cannot be removed does not keep the Job
+// from anything else (JOB-47).
 func untrackCounted(s view, steps []plan.Step) []plan.Step {
 	var each plan.Each
 	if len(steps) > 0 {

@@ -11,9 +11,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell how many there were, so a
-// new leader does not start a crash loop over; and the process remembers it, so whoever deletes the failed pods does not either. Pods that are
-// being deleted have not failed by themselves, and are replaced at once.
+// Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell
+// how many there were, so a new leader does not start a crash loop over; and the process remembers it, so whoever
+// deletes the failed pods does not either. Pods that are being deleted have not failed by themselves, and are
+// replaced at once.
 const (
 	firstDelay   = 10 * time.Second
 	longestDelay = 10 * time.Minute
@@ -110,8 +111,8 @@ func failuresSince(s view, success time.Time) (failed []*corev1.Pod) {
 	return failed
 }
 
-// backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30, JOB-31): the larger of what the
-// pods and the memory say.
+// backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30,
+// JOB-31): the larger of what the pods and the memory say.
 func backoff(now time.Time, s view) (until time.Time, failures int) {
 	success := latestSuccess(s)
 	if s.Remembered != nil {
@@ -142,8 +143,9 @@ func retryAt(now time.Time, p *corev1.Pod, failures int) time.Time {
 	return believedEnd(now, p, failures).Add(delay(failures))
 }
 
-// believedEnd is when the pod ended. The clock of its node may be ahead: an end in the future by more than the delay is not believed, and the
-// time of the pod's creation, which is by the clock of the server, takes its place. Both stay the same however late this is asked.
+// believedEnd is when the pod ended. The clock of its node may be ahead: an end in the future by more than the delay
+// is not believed, and the time of the pod's creation, which is by the clock of the server, takes its place. Both
+// stay the same however late this is asked.
 func believedEnd(now time.Time, p *corev1.Pod, failures int) time.Time {
 	if at := ended(p); !at.After(now.Add(delay(failures))) {
 		return at

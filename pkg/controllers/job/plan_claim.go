@@ -13,8 +13,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// claim finds the Job's own pods, those included that have ended (JOB-12), and plans adoptions and releases. An adopted pod gains the
-// finalizer, unless it has ended: then it may have been counted before. A released one loses it.
+// claim finds the Job's own pods, those included that have ended (JOB-12), and plans adoptions and releases. An
+// adopted pod gains the finalizer, unless it has ended: then it may have been counted before. A released one loses
+// it.
 func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 	owned := map[types.UID]bool{}
 	for _, p := range s.Pods {

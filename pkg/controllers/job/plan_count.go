@@ -12,8 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// counts are what the Job's pods mean for the counters of its status. For Indexed Jobs the number of succeeded pods is not summed up, but is
-// that of completed indexes.
+// counts are what the Job's pods mean for the counters of its status. For Indexed Jobs the number of succeeded pods
+// is not summed up, but is that of completed indexes.
 type counts struct {
 	active      []*corev1.Pod
 	terminating []*corev1.Pod // being deleted, not ended yet
@@ -28,9 +28,10 @@ type counts struct {
 	newSucceeded []*corev1.Pod // are not listed yet; of Indexed Jobs one for each index that is not completed yet
 	newFailed    []*corev1.Pod // are not listed yet
 	ignored      []*corev1.Pod // have ended, but do not count: by the pod failure policy, without a valid index, or of an index that is done
-	// toReplace are by index the failed pods that must exist until there is a replacement, which knows from them how often the index has
-	// failed (JOB-67). They are among newFailed or ignored, but keep their finalizer, and are not listed yet: as indexes in back-off leave
-	// their places to later ones (JOB-124), nothing bounds their number. One that lost its replacement again may be among counted.
+	// toReplace are by index the failed pods that must exist until there is a replacement, which knows from them how
+	// often the index has failed (JOB-67). They are among newFailed or ignored, but keep their finalizer, and are not
+	// listed yet: as indexes in back-off leave their places to later ones (JOB-124), nothing bounds their number. One
+	// that lost its replacement again may be among counted.
 	toReplace map[int]*corev1.Pod
 	actions   map[types.UID]policyMatch // of the Job's pod failure policy
 }
@@ -156,8 +157,8 @@ func (c *counts) addFailed(j *batchv1.Job, pods []*corev1.Pod) {
 	c.failedIndexes = c.failedBefore.with(more...)
 }
 
-// failsIndex reports whether the failure of the pod is the end of its index (JOB-68). That of a pod which was deleted because the Job ends
-// is not: see addFailed.
+// failsIndex reports whether the failure of the pod is the end of its index (JOB-68). That of a pod which was deleted
+// because the Job ends is not: see addFailed.
 func failsIndex(j *batchv1.Job, p *corev1.Pod, m policyMatch) bool {
 	return workloads.HasLimitPerIndex(j) && (m.action == batchv1.PodFailurePolicyActionFailIndex ||
 		failuresOf(p).counted >= int(*j.Spec.BackoffLimitPerIndex))
@@ -179,8 +180,8 @@ func (c *counts) totalFailed() int {
 	return int(c.failed) + len(c.listedFailed) + len(c.newFailed)
 }
 
-// hasFailed reports whether the pod counts as failed. Unless the Job replaces pods only when they have ended, one that is being
-// deleted does (JOB-28).
+// hasFailed reports whether the pod counts as failed. Unless the Job replaces pods only when they have ended, one
+// that is being deleted does (JOB-28).
 func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || podutil.Terminating(p) && !workloads.ReplacesOnlyEnded(j)
 }

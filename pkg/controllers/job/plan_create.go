@@ -31,7 +31,8 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 	return plan.Plan{Steps: []plan.Step{step}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
 }
 
-// createIndexes plans pods for the lowest indexes that may start now. Those in back-off leave their places to later ones.
+// createIndexes plans pods for the lowest indexes that may start now. Those in back-off leave their places to later
+// ones.
 func createIndexes(now time.Time, s view, n int) plan.Plan {
 	last := lastFailures(s)
 	picked, next := pickIndexes(now, s, last, n)
@@ -57,7 +58,8 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 	return p
 }
 
-// pickIndexes returns the n lowest indexes that may start now (JOB-66), and when the first of those may that are in back-off.
+// pickIndexes returns the n lowest indexes that may start now (JOB-66), and when the first of those may that are in
+// back-off.
 func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked []int, next time.Time) {
 	busy := s.busy(s.Job)
 	for index := 0; index < workloads.Completions(s.Job) && len(picked) < n; index++ {
@@ -111,8 +113,8 @@ func newPod(j *batchv1.Job) *corev1.Pod {
 // Names of pods of an index begin with at most so many characters; the API server adds five.
 const longestPrefix = 58
 
-// newIndexedPod is the same for an index (JOB-65). If the last pod of the index has failed, the new one knows how often that was
-// (JOB-67).
+// newIndexedPod is the same for an index (JOB-65). If the last pod of the index has failed, the new one knows how
+// often that was (JOB-67).
 func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
 	p := newPod(j)
 	i := strconv.Itoa(index)

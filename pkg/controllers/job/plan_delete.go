@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// surplus returns the active pods to delete, so that no more than wanted are left: first those that no index needs (JOB-70), then by rank
-// (JOB-22).
+// surplus returns the active pods to delete, so that no more than wanted are left: first those that no index needs
+// (JOB-70), then by rank (JOB-22).
 func surplus(s view, wanted int) []*corev1.Pod {
 	needless, needed := splitByNeed(s)
 	over := len(needed) - wanted
@@ -25,8 +25,8 @@ func surplus(s view, wanted int) []*corev1.Pod {
 	return append(needless, needed[:over]...)
 }
 
-// splitByNeed parts the active pods that no index needs from the others. They have no valid index, one that is done, or are not the first of
-// theirs.
+// splitByNeed parts the active pods that no index needs from the others. They have no valid index, one that is done,
+// or are not the first of theirs.
 func splitByNeed(s view) (needless, needed []*corev1.Pod) {
 	pods := slices.Clone(s.active)
 	if !workloads.Indexed(s.Job) {
@@ -46,8 +46,8 @@ func splitByNeed(s view) (needless, needed []*corev1.Pod) {
 	return needless, needed
 }
 
-// rank is negative if a is deleted before b. Before all others go those whose finalizer is gone: they were to be deleted before, and
-// their end could not be counted.
+// rank is negative if a is deleted before b. Before all others go those whose finalizer is gone: they were to be
+// deleted before, and their end could not be counted.
 func rank(a, b *corev1.Pod) int {
 	ra, rb := podutil.Restarts(a), podutil.Restarts(b)
 	return cmp.Or(
@@ -74,8 +74,9 @@ func readyAge(a, b *corev1.Pod) int {
 	return podutil.ReadyCondition(b).LastTransitionTime.Compare(podutil.ReadyCondition(a).LastTransitionTime.Time)
 }
 
-// deleteUncounted deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that is listed, although
-// nothing says that it has ended, loses its finalizer in the next reconcile, like those that are counted.
+// deleteUncounted deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that
+// is listed, although nothing says that it has ended, loses its finalizer in the next reconcile, like those that are
+// counted.
 func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {

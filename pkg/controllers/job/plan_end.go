@@ -36,8 +36,9 @@ func (e end) final() batchv1.JobConditionType {
 // failure is an end as failed.
 func failure(reason, message string) end { return end{batchv1.JobFailureTarget, reason, message} }
 
-// endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58). The
-// decision is written before any pod is deleted for it. Else the deleted pods would look like failures, and another end would be decided.
+// endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that
+// holds (JOB-50..58). The decision is written before any pod is deleted for it. Else the deleted pods would look like
+// failures, and another end would be decided.
 func endOf(now time.Time, s view) end {
 	if e := writtenEnd(s.Job); e.decided() {
 		return e
@@ -111,8 +112,8 @@ func tooManyRestarts(s view, limit int) bool {
 // never is longer than any Job may be active.
 const never = time.Duration(1<<63 - 1)
 
-// untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative. What has passed since this process has seen that the Job
-// has begun is told by the monotonic clock.
+// untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative. What has passed since
+// this process has seen that the Job has begun is told by the monotonic clock.
 func untilDeadline(now time.Time, s view) time.Duration {
 	j := s.Job
 	seconds := j.Spec.ActiveDeadlineSeconds

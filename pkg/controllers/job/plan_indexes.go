@@ -17,7 +17,8 @@ type indexes []interval
 // interval is the indexes from first to last, both included.
 type interval struct{ first, last int }
 
-// parseIndexes reads a set such as "1,3-5,7", without the indexes from the limit on. What makes no sense is skipped (JOB-69).
+// parseIndexes reads a set such as "1,3-5,7", without the indexes from the limit on. What makes no sense is skipped
+// (JOB-69).
 func parseIndexes(text string, limit int) indexes {
 	var all indexes
 	for part := range strings.SplitSeq(text, ",") {
@@ -134,7 +135,8 @@ func indexOf(p *corev1.Pod) (index int, ok bool) {
 	return index, err == nil
 }
 
-// failures is how often the pods of an index have failed before a pod was created, as its annotations say (JOB-67, JOB-68).
+// failures is how often the pods of an index have failed before a pod was created, as its annotations say (JOB-67,
+// JOB-68).
 type failures struct{ counted, ignored int }
 
 // failuresOf reads the annotations of a pod.

@@ -16,7 +16,8 @@ type policyMatch struct {
 	message string // of FailJob
 }
 
-// matchPolicy finds the first rule that the failed pod matches (JOB-73). Of a pod that has not ended, nobody knows that yet.
+// matchPolicy finds the first rule that the failed pod matches (JOB-73). Of a pod that has not ended, nobody knows
+// that yet.
 func matchPolicy(j *batchv1.Job, p *corev1.Pod) policyMatch {
 	if j.Spec.PodFailurePolicy == nil || p.Status.Phase != corev1.PodFailed {
 		return policyMatch{}
@@ -35,8 +36,8 @@ func matchPolicy(j *batchv1.Job, p *corev1.Pod) policyMatch {
 	return policyMatch{}
 }
 
-// failJob returns by which rule the Job fails: the one that the oldest of such pods matches. Failed pods that do not count can fail the Job, too:
-// those without a finalizer or a valid index (JOB-52).
+// failJob returns by which rule the Job fails: the one that the oldest of such pods matches. Failed pods that do not
+// count can fail the Job, too: those without a finalizer or a valid index (JOB-52).
 func failJob(s view) (first policyMatch) {
 	if s.Job.Spec.PodFailurePolicy == nil {
 		return first

@@ -27,8 +27,8 @@ func (c *counts) mustStay(p *corev1.Pod) bool {
 	return ok && c.toReplace[index] == p
 }
 
-// busy returns the indexes that have a pod already: an active one or, where pods are replaced only when they have ended, one that is
-// being deleted (JOB-28).
+// busy returns the indexes that have a pod already: an active one or, where pods are replaced only when they have
+// ended, one that is being deleted (JOB-28).
 func (c *counts) busy(j *batchv1.Job) map[int]bool {
 	busy := map[int]bool{}
 	pods := c.active
@@ -43,7 +43,8 @@ func (c *counts) busy(j *batchv1.Job) map[int]bool {
 	return busy
 }
 
-// lastFailures returns by index the pod whose annotations say most about the failures of the index. Usually it is one of toReplace.
+// lastFailures returns by index the pod whose annotations say most about the failures of the index. Usually it is one
+// of toReplace.
 func lastFailures(s view) map[int]*corev1.Pod {
 	last := map[int]*corev1.Pod{}
 	if !workloads.HasLimitPerIndex(s.Job) {

@@ -22,7 +22,8 @@ func reportJob(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 	return reportStatus(now, view{s, d}, did)
 }
 
-// reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
+// reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of
+// the package).
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if s.selector == nil || unknownMode(s.Job) || countsUncertain(s, did) {
 		return plan.Plan{}
@@ -48,8 +49,8 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	return p
 }
 
-// countsUncertain reports whether the counts may be wrong, because a pod could not be adopted or released, or has kept its finalizer. If that pod
-// is listed, it stays so, and the counts are right.
+// countsUncertain reports whether the counts may be wrong, because a pod could not be adopted or released, or has
+// kept its finalizer. If that pod is listed, it stays so, and the counts are right.
 func countsUncertain(s view, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
 		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
@@ -110,8 +111,8 @@ func (r *report) decide(now time.Time) {
 	}
 }
 
-// count lists the pods that have ended, and returns those whose finalizer can be removed when that is written. Of the pods that the
-// plan has just written, the finalizer is removed by the next reconcile.
+// count lists the pods that have ended, and returns those whose finalizer can be removed when that is written. Of the
+// pods that the plan has just written, the finalizer is removed by the next reconcile.
 func (r *report) count() (free []*corev1.Pod) {
 	failed, ignored := r.outcomes()
 	room := max(0, burst-len(r.listed)) // the lists are part of each write of the status, so their size has a bound (JOB-42)
@@ -141,8 +142,8 @@ func (r *report) count() (free []*corev1.Pod) {
 	return free
 }
 
-// outcomes returns which pods count as failed, and which lose their finalizer without being counted. Those that must stay until they are
-// replaced do neither yet.
+// outcomes returns which pods count as failed, and which lose their finalizer without being counted. Those that must
+// stay until they are replaced do neither yet.
 func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	failed, ignored = slices.Clone(r.newFailed), slices.Clone(r.ignored)
 	unfinished := r.unfinished()
@@ -173,8 +174,8 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	return failed, ignored
 }
 
-// unfinished returns the pods with a finalizer that do not count as ended and are not listed. Unless the Job is being deleted, those are
-// left out that are still to be deleted.
+// unfinished returns the pods with a finalizer that do not count as ended and are not listed. Unless the Job is being
+// deleted, those are left out that are still to be deleted.
 func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
 		ends := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
@@ -185,8 +186,9 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 	return pods
 }
 
-// neverStarted returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job
-// does not replace them, so they lose their finalizer without being counted, like those that the Job deletes itself.
+// neverStarted returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet
+// will end them, and the Job does not replace them, so they lose their finalizer without being counted, like those
+// that the Job deletes itself.
 func (s view) neverStarted() (pods []*corev1.Pod) {
 	for _, p := range s.terminating {
 		if workloads.Suspended(s.Job) && p.Spec.NodeName == "" && workloads.Tracked(p) && !s.listed[p.UID] &&
@@ -197,8 +199,8 @@ func (s view) neverStarted() (pods []*corev1.Pod) {
 	return pods
 }
 
-// unselected returns the pods with a finalizer that the Job controls although they do not match its selector. A Job that is being deleted
-// releases none of them, and if it is deleted in the foreground, it waits for all (JOB-18).
+// unselected returns the pods with a finalizer that the Job controls although they do not match its selector. A Job
+// that is being deleted releases none of them, and if it is deleted in the foreground, it waits for all (JOB-18).
 func (r *report) unselected() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
 		return !workloads.Tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
@@ -228,8 +230,8 @@ func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
 	}
 }
 
-// finish writes the interim condition and, when all pods are counted and gone, the final one (JOB-50, JOB-61). It returns the events
-// about that.
+// finish writes the interim condition and, when all pods are counted and gone, the final one (JOB-50, JOB-61). It
+// returns the events about that.
 func (r *report) finish(now time.Time) {
 	if !r.end.decided() {
 		return
@@ -293,8 +295,8 @@ func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev
 	s.Conditions = append(s.Conditions, c)
 }
 
-// untrackAll removes finalizers. That of a pod which is neither listed nor has ended is removed only from the version that was observed,
-// because the pod may have ended meanwhile.
+// untrackAll removes finalizers. That of a pod which is neither listed nor has ended is removed only from the version
+// that was observed, because the pod may have ended meanwhile.
 func (r *report) untrackAll(pods []*corev1.Pod) plan.Step {
 	lists := r.status.UncountedTerminatedPods
 	listed := make(map[types.UID]bool, len(lists.Failed))

@@ -54,7 +54,8 @@ func newView(now time.Time, of snapshot) view {
 	return s
 }
 
-// leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages it (JOB-13).
+// leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages
+// it (JOB-13).
 func leftAlone(j *batchv1.Job) bool {
 	return workloads.ManagedElsewhere(j) || workloads.JobFinished(j) != nil
 }

@@ -21,8 +21,8 @@ type lists struct {
 	all    client.Reader // may list whatever is cached
 }
 
-// observe finds the tokens that nobody has used for long. It stops as soon as there are none left that may be cleaned, so that it costs a
-// single read in most clusters.
+// observe finds the tokens that nobody has used for long. It stops as soon as there are none left that may be
+// cleaned, so that it costs a single read in most clusters.
 func (k *lists) observe(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	o.Exists = true
 	s := &o.Snapshot

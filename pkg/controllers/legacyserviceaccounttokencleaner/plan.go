@@ -89,7 +89,8 @@ func unused(now time.Time, secret *corev1.Secret, period time.Duration) bool {
 	return !known || isDay(last) && last < day(begins)
 }
 
-// madeAutomatically reports whether the token was made together with one of the ServiceAccounts: they list such tokens (LTC-6).
+// madeAutomatically reports whether the token was made together with one of the ServiceAccounts: they list such
+// tokens (LTC-6).
 func madeAutomatically(secret *corev1.Secret, accounts []corev1.ServiceAccount) bool {
 	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
 	return slices.ContainsFunc(accounts, func(a corev1.ServiceAccount) bool {

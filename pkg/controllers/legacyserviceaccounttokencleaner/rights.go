@@ -6,8 +6,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
-// Rights are what the controller asks of the API server; LTC-12 is the most that its account may have. What it lists, it lists with the
-// identity that fills the caches.
+// Rights are what the controller asks of the API server; LTC-12 is the most that its account may have. What it lists,
+// it lists with the identity that fills the caches.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "secrets"}, {Name: "serviceaccounts"}, {Name: "pods"}},

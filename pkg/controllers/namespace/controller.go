@@ -53,7 +53,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// remember keeps what was seen of the content. A round that has failed is no round without effect: the next one does not wait longer for it.
+// remember keeps what was seen of the content. A round that has failed is no round without effect: the next one does
+// not wait longer for it.
 func remember(_ time.Time, _ snapshot, _ struct{}, m *memory, did, _ plan.Outcome) (*memory, bool) {
 	if did.Err == nil || m == nil {
 		return m, true
@@ -63,7 +64,8 @@ func remember(_ time.Time, _ snapshot, _ struct{}, m *memory, did, _ plan.Outcom
 	return &kept, true
 }
 
-// access is that of the controller, with more requests than others have: a round lists all that a namespace can hold (NS-3).
+// access is that of the controller, with more requests than others have: a round lists all that a namespace can hold
+// (NS-3).
 func access(c manager.Context) (reconcile.Access, error) {
 	clients, err := c.Clients.Faster(20, 100)
 	if err != nil {
@@ -74,8 +76,9 @@ func access(c manager.Context) (reconcile.Access, error) {
 	return a, nil
 }
 
-// terminating enqueues a namespace when its deletion is seen first (NS-4). Later changes, its own statuses among them, bring nothing
-// new: a round that has left something is followed by another one. After a gap in the watch, before may be another namespace of that name.
+// terminating enqueues a namespace when its deletion is seen first (NS-4). Later changes, its own statuses among
+// them, bring nothing new: a round that has left something is followed by another one. After a gap in the watch,
+// before may be another namespace of that name.
 func terminating(before, after plan.Object) []plan.Key {
 	if after == nil || after.GetDeletionTimestamp() == nil {
 		return nil
@@ -86,5 +89,6 @@ func terminating(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: after.GetName()}}
 }
 
-// owner is not what events are recorded on, as there are none (NS-42), but what the executor takes the plan to be about.
+// owner is not what events are recorded on, as there are none (NS-42), but what the executor takes the plan to be
+// about.
 func owner(s snapshot) plan.Object { return s.Namespace }

@@ -27,16 +27,17 @@ import (
 // listsAtOnce is how many resources of one namespace are listed at the same time.
 const listsAtOnce = 16
 
-// emptyFor is how long a resource that was found empty is not looked at again while something else is left. What has come since then is
-// found at the latest by the complete round before the release.
+// emptyFor is how long a resource that was found empty is not looked at again while something else is left. What has
+// come since then is found at the latest by the complete round before the release.
 const emptyFor = time.Minute
 
-// settling is how long after a deletion is seen objects may still come into the namespace (NS-4): an API server that has not seen the
-// deletion yet admits them, and a request that was admitted before may wait in a webhook, also if there is a single API server.
+// settling is how long after a deletion is seen objects may still come into the namespace (NS-4): an API server that
+// has not seen the deletion yet admits them, and a request that was admitted before may wait in a webhook, also if
+// there is a single API server.
 const settling = 5 * time.Second
 
-// A kind that cannot be listed, because a conversion webhook is dead or an aggregated API server is down, must not occupy the workers
-// that other namespaces need.
+// A kind that cannot be listed, because a conversion webhook is dead or an aggregated API server is down, must not
+// occupy the workers that other namespaces need.
 const (
 	listTimeout = 10 * time.Second
 	slow        = time.Second      // a list that takes longer than this is not waited for by other namespaces
@@ -83,7 +84,8 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	if cached := o.cached.Get("", r.Key.Name); cached == nil || cached.DeletionTimestamp == nil {
 		return observation{}, nil
 	}
-	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one (NS-10).
+	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one
+	// (NS-10).
 	live := &corev1.Namespace{}
 	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); client.IsAbsent(err) || err == nil && live.DeletionTimestamp == nil {
 		return observation{}, nil
@@ -95,7 +97,8 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	if !s.held() {
 		return observation{Exists: true, Snapshot: s, Memory: &m}, nil
 	}
-	// A deletion timestamp is by the clock of a server, and a clock that is behind would make it look old. So Seen decides.
+	// A deletion timestamp is by the clock of a server, and a clock that is behind would make it look old. So Seen
+	// decides.
 	s.SettledAt = m.Seen.Add(settling)
 	o.observeContent(ctx, r, &s, &m)
 	return observation{Exists: true, Snapshot: s, Memory: &m}, nil
@@ -111,8 +114,8 @@ func remembered(r reconcile.Request[memory], uid types.UID) memory {
 	return m
 }
 
-// observeContent lists what is in the namespace. When nothing is left and nothing can come any more, it lists everything once more: the
-// namespace is released only if that finds nothing (NS-28).
+// observeContent lists what is in the namespace. When nothing is left and nothing can come any more, it lists
+// everything once more: the namespace is released only if that finds nothing (NS-28).
 func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
 	settled, earliest := !r.Now.Before(s.SettledAt), m.Seen
 	if settled {
@@ -148,8 +151,8 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 	m.Left, s.Rounds = left, m.Rounds
 }
 
-// guardsPods reports whether objects of a kind restrict what pods may do. They stay while a pod may still come (NS-4, NS-18). Network
-// plugins have policies of their own, which are named alike.
+// guardsPods reports whether objects of a kind restrict what pods may do. They stay while a pod may still come (NS-4,
+// NS-18). Network plugins have policies of their own, which are named alike.
 func guardsPods(k client.Mapping) bool { return strings.HasSuffix(k.Kind, "NetworkPolicy") }
 
 // listAll returns what there is of the kinds: pods alone while there are any, and it looks for pods each time (NS-18).
@@ -162,7 +165,8 @@ func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *
 	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool { return k == pods }))
 }
 
-// discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).
+// discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can
+// be deleted (NS-15).
 func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []client.Mapping, unlisted []schema.GroupVersionKind, err error) {
 	clusterScoped := func(k client.Mapping) bool { return !k.Namespaced }
 	listed, err = o.resources(ctx, earliest, "list", "delete")
@@ -213,8 +217,8 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 	return found
 }
 
-// listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number (NS-49). When
-// it has seen that some are to be deleted, it only counts the rest.
+// listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number
+// (NS-49). When it has seen that some are to be deleted, it only counts the rest.
 func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k client.Mapping) content {
 	c := content{Kind: k.GroupVersionKind, Resource: k.Resource}
 	end, err := o.lists.Begin(k.GroupVersionKind)

@@ -48,8 +48,9 @@ func waitsForOthers(s snapshot) string {
 	return "it is empty, and waits for the finalizers of others: " + strings.Join(all, ", ")
 }
 
-// deleteContent deletes the collections that have objects which are not being deleted yet. They do not wait for one another, and a
-// failure of one does not stop another (NS-20). A server may accept a deletion without effect: then the next one waits.
+// deleteContent deletes the collections that have objects which are not being deleted yet. They do not wait for one
+// another, and a failure of one does not stop another (NS-20). A server may accept a deletion without effect: then
+// the next one waits.
 func deleteContent(now time.Time, s snapshot) plan.Plan {
 	var all plan.Each
 	var names []string
@@ -94,8 +95,8 @@ func release(s snapshot) plan.Plan {
 	return p
 }
 
-// wait is the time until the next round: longer while nothing gets less, and no longer than half of the time in which what is left is
-// expected to be gone (NS-5).
+// wait is the time until the next round: longer while nothing gets less, and no longer than half of the time in which
+// what is left is expected to be gone (NS-5).
 func (s snapshot) wait(now time.Time) time.Duration {
 	wait := plan.Doubling(firstWait, longestWait, s.Rounds)
 	if estimate := s.estimate(now); estimate > 0 && s.complete() {

@@ -14,8 +14,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// reportConditions says in the status what is left (NS-29 to NS-35). What was deleted a moment ago is reported by the next round,
-// which sees what became of it; a deletion that failed is reported at once, and one that had no effect when the next round sees that.
+// reportConditions says in the status what is left (NS-29 to NS-35). What was deleted a moment ago is reported by the
+// next round, which sees what became of it; a deletion that failed is reported at once, and one that had no effect
+// when the next round sees that.
 func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	p := changeConditions(now, s, did)
 	p.Progressing = s.held() && s.Discovery == nil && (len(s.Contents) == 0 || s.Rounds == 0)

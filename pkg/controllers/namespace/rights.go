@@ -2,8 +2,8 @@ package namespace
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; NS-39 to NS-41 are the most that its account may have. It records no events of its own
-// (NS-42).
+// Rights are what the controller asks of the API server; NS-39 to NS-41 are the most that its account may have. It
+// records no events of its own (NS-42).
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "namespaces"}},

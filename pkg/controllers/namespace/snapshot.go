@@ -68,7 +68,8 @@ func (c content) groupResource() schema.GroupResource {
 	return c.Kind.GroupVersion().WithResource(c.Resource).GroupResource()
 }
 
-// held reports whether the namespace is to be emptied: it has finalizers in its spec, those of others alone included (NS-12).
+// held reports whether the namespace is to be emptied: it has finalizers in its spec, those of others alone included
+// (NS-12).
 func (s snapshot) held() bool { return len(s.Namespace.Spec.Finalizers) > 0 }
 
 // released reports whether the finalizer of this controller is gone.

@@ -39,7 +39,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 	return o, nil
 }
 
-// live are all nodes: a previous leader, or a write of our own that was not answered, may have given ranges to any of them.
+// live are all nodes: a previous leader, or a write of our own that was not answered, may have given ranges to any of
+// them.
 func (k *caches) live(s snapshot) []reconcile.Live {
 	return []reconcile.Live{{Kind: k.nodes.Kind(), Selector: labels.Everything(), Cached: plan.Objects(s.Nodes)}}
 }

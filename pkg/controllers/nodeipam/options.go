@@ -48,7 +48,8 @@ func (o *Options) Validate() (errs []error) {
 	return errs
 }
 
-// pools are the ranges that nodes get theirs from. What is wrong with them ends the process when the controllers are built (IPAM-15..24).
+// pools are the ranges that nodes get theirs from. What is wrong with them ends the process when the controllers are
+// built (IPAM-15..24).
 func (o *Options) pools() (all []pool, err error) {
 	if o.AllocatorType == "" {
 		return nil, errors.New("invalid CIDR allocator type: ")
@@ -71,7 +72,8 @@ func (o *Options) pools() (all []pool, err error) {
 	return all, nil
 }
 
-// checkFamilies checks that there is one range, or one of each family, and that the sizes of nodes' ranges go with them.
+// checkFamilies checks that there is one range, or one of each family, and that the sizes of nodes' ranges go with
+// them.
 func (o *Options) checkFamilies(all []pool) error {
 	switch is4 := all[0].Range.Addr().Is4(); {
 	case len(all) > 2:

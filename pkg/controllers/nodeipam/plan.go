@@ -17,7 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// atOnce is how many nodes get their ranges in one reconcile: each waits until the caches show what the one before has written.
+// atOnce is how many nodes get their ranges in one reconcile: each waits until the caches show what the one before
+// has written.
 const atOnce = 250
 
 // snapshot is all nodes, and the ranges that there are to give out. Observe fills it, and planRanges reads
@@ -33,7 +34,8 @@ type snapshot struct {
 // cannot be written. planRanges makes it as part of the decision, and remember adds what has failed. Whatever
 // was remembered is not changed any more.
 type memory struct {
-	// Next is the block of each pool from which on a free one is looked for: a block that was given back is used again as late as possible.
+	// Next is the block of each pool from which on a free one is looked for: a block that was given back is used
+	// again as late as possible.
 	Next []uint64
 	// Reserved are the ranges that nodes were to get, until the cache shows that they have some.
 	Reserved map[types.UID][]netip.Prefix
@@ -46,8 +48,8 @@ type memory struct {
 // failure is how a write to a node has failed.
 type failure struct {
 	Why string
-	// Refused says how often in a row the API server did not accept the node, and Next when it is asked again: another node that comes is no
-	// reason to ask.
+	// Refused says how often in a row the API server did not accept the node, and Next when it is asked again:
+	// another node that comes is no reason to ask.
 	Refused int
 	Next    time.Time
 }
@@ -115,7 +117,8 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	return d, p
 }
 
-// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes, which are sorted by seniority. What of a wrong range is in a pool is taken, too.
+// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes, which are sorted by
+// seniority. What of a wrong range is in a pool is taken, too.
 func take(s snapshot) (taken []spans, problems map[types.UID]string) {
 	taken, problems = make([]spans, len(s.Pools)), map[types.UID]string{}
 	users := make([][]user, len(s.Pools))
@@ -202,7 +205,8 @@ func (d *decision) allocate(pools []pool) []netip.Prefix {
 	return ranges
 }
 
-// assign is the step that gives ranges to a node. The precondition is its uid, so that another node of the name does not get them.
+// assign is the step that gives ranges to a node. The precondition is its uid, so that another node of the name does
+// not get them.
 func assign(n *corev1.Node, ranges []netip.Prefix) plan.Step {
 	after := *n // the rest is shared with it
 	after.Spec.PodCIDRs = make([]string, len(ranges))
@@ -267,7 +271,8 @@ func seniority(a, b *corev1.Node) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// remember keeps what was reserved, whatever became of the writes: one whose answer is lost may have been carried out, or may be yet.
+// remember keeps what was reserved, whatever became of the writes: one whose answer is lost may have been carried
+// out, or may be yet.
 func remember(now time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
 	m := d.Memory
 	m.Failed = maps.Clone(m.Failed)

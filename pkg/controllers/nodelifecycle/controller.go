@@ -34,8 +34,8 @@ func New(o Options) manager.Controller {
 // and enqueue it only when its grace period could be over.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable", "status.conditions")
-	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch of its own. Of all objects,
-	// Leases change most.
+	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch
+	// of its own. Of all objects, Leases change most.
 	leases, err2 := informers.Objects[*coordinationv1.Lease](c.Informers, "spec.renewTime")
 	pods, err3 := informers.PodsByNode(c.Informers, informers.PodFields{
 		Paths:     []string{"spec.nodeName", "status.conditions"},
@@ -74,8 +74,8 @@ func ofNode(_, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: after.GetName()}}
 }
 
-// untilRenewalMatters is the time until the node of a renewed Lease is to be looked at: when the grace period before the renewal would be over.
-// A node that is ready is looked at then anyway.
+// untilRenewalMatters is the time until the node of a renewed Lease is to be looked at: when the grace period before
+// the renewal would be over. A node that is ready is looked at then anyway.
 func (k *caches) untilRenewalMatters(node plan.Key) time.Duration {
 	if n := k.nodes.Get(node.Name); n != nil && nodes.Ready(n) {
 		return -1
@@ -83,7 +83,8 @@ func (k *caches) untilRenewalMatters(node plan.Key) time.Duration {
 	return k.limits.MonitorGracePeriod
 }
 
-// remember keeps what was seen and decided, whatever became of the writes. Only pods whose marks were written count as marked.
+// remember keeps what was seen and decided, whatever became of the writes. Only pods whose marks were written count
+// as marked.
 func remember(_ time.Time, s snapshot, d decision, _ *memory, did, _ plan.Outcome) (*memory, bool) {
 	if s.Node == nil {
 		return nil, true

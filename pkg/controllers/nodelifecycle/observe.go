@@ -85,8 +85,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	return o, nil
 }
 
-// seeing is the memory with the signs of life that the caches show. They count from when the watches brought them; at first sight of the node
-// they are only what there was before.
+// seeing is the memory with the signs of life that the caches show. They count from when the watches brought them; at
+// first sight of the node they are only what there was before.
 func (m memory) seeing(n *corev1.Node, lease *coordinationv1.Lease, now time.Time, changes []reconcile.Change) memory {
 	first := m.Renewed.IsZero() && m.Reported.IsZero() && m.First.Equal(now)
 	see := func(before time.Time, sign func(plan.Object) time.Time, of plan.Object) time.Time {
@@ -128,8 +128,8 @@ func reported(o plan.Object) time.Time {
 	return time.Time{}
 }
 
-// slowRead is how long a read may take that proves something. An API server that takes longer may have kept nodes from renewing their Leases,
-// too.
+// slowRead is how long a read may take that proves something. An API server that takes longer may have kept nodes
+// from renewing their Leases, too.
 const slowRead = time.Second
 
 // prove takes in what a live read of the Lease of a silent node has shown: the caches may be late. If nobody may read
@@ -164,8 +164,8 @@ func prove(o observation, proof reconcile.Proof) observation {
 	return o
 }
 
-// enqueuedByNode: a change of a node concerns the nodes whose turn is next in its zone. Each node in the line knows when its turn is if nothing
-// changes.
+// enqueuedByNode: a change of a node concerns the nodes whose turn is next in its zone. Each node in the line knows
+// when its turn is if nothing changes.
 func (k *caches) enqueuedByNode(before, after plan.Object) []plan.Key {
 	keys := informers.Itself(before, after)
 	was, _ := before.(*corev1.Node)

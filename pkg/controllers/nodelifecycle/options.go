@@ -10,8 +10,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what can be set of the controller. Zeros stand for the defaults of the flags; where zero says something, a negative value stands
-// for it.
+// Options are what can be set of the controller. Zeros stand for the defaults of the flags; where zero says
+// something, a negative value stands for it.
 type Options struct {
 	MonitorPeriod         time.Duration // how long a node has to be unhealthy before its zone is asked whether it may be tainted
 	MonitorGracePeriod    time.Duration // silence after which a node is Unknown

@@ -213,8 +213,8 @@ func leaseOf(node string) plan.Ref {
 	return plan.Ref{Kind: kind, Namespace: corev1.NamespaceNodeLease, Name: node}
 }
 
-// silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without the condition Ready is counted
-// from its creation (NL-15).
+// silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without
+// the condition Ready is counted from its creation (NL-15).
 func silence(now time.Time, s snapshot) (silent, left time.Duration) {
 	since, grace := s.Memory.First, s.Limits.MonitorGracePeriod
 	if ready(s.Node) == nil {
@@ -277,16 +277,18 @@ func farewell(s snapshot) plan.Plan {
 	return p
 }
 
-// firstRemark and lastRemark bound the pause before a pod is marked again that somebody has made ready on an Unknown node.
+// firstRemark and lastRemark bound the pause before a pod is marked again that somebody has made ready on an Unknown
+// node.
 const (
 	firstRemark = 10 * time.Second
 	lastRemark  = 5 * time.Minute
 )
 
-// markPods are the steps that mark the pods of an Unknown node as not ready (NL-50): a level, so that nothing is lost when a process ends in
-// between. Pods of a node that may be cut off stay as they are, and so do those of a node that has given a sign of life since, until it is silent
-// for the grace period again. A kubelet that says again and again that a pod is ready, though the node gives no sign of life, is contradicted more
-// and more rarely: then the next time comes after wait.
+// markPods are the steps that mark the pods of an Unknown node as not ready (NL-50): a level, so that nothing is lost
+// when a process ends in between. Pods of a node that may be cut off stay as they are, and so do those of a node that
+// has given a sign of life since, until it is silent for the grace period again. A kubelet that says again and again
+// that a pod is ready, though the node gives no sign of life, is contradicted more and more rarely: then the next
+// time comes after wait.
 func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]plan.Step, wait time.Duration) {
 	_, left := silence(now, s)
 	alive := left > 0 || !s.Memory.Proved
@@ -320,8 +322,8 @@ func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]p
 	return all, wait
 }
 
-// cutOff is the annotation of nodes that may be cut off from the control plane while their pods work on: they get no NoExecute taint, and their
-// pods stay ready.
+// cutOff is the annotation of nodes that may be cut off from the control plane while their pods work on: they get no
+// NoExecute taint, and their pods stay ready.
 const cutOff = "controller-manager/may-be-cut-off"
 
 // mayBeCutOff reports whether people say that a node may be cut off while its pods work on.

@@ -21,8 +21,8 @@ func owned(t corev1.Taint) bool {
 	return false
 }
 
-// withTaints returns the node with the taints and labels that go with its conditions, nil if nothing changes, and when it is to be looked at again
-// because of its zone.
+// withTaints returns the node with the taints and labels that go with its conditions, nil if nothing changes, and
+// when it is to be looked at again because of its zone.
 func withTaints(now time.Time, s snapshot, n *corev1.Node, d *decision) (after *corev1.Node, wait time.Duration, why string) {
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return !keeps(n, t) })
 	for _, key := range causes(n) {
@@ -70,8 +70,8 @@ func causes(n *corev1.Node) (keys []string) {
 	return keys
 }
 
-// keeps reports whether a taint stays: a NoSchedule taint of the controller only while it has a cause. A new node whose kubelet has not said
-// anything yet keeps the taint that admission has given to it (NL-84).
+// keeps reports whether a taint stays: a NoSchedule taint of the controller only while it has a cause. A new node
+// whose kubelet has not said anything yet keeps the taint that admission has given to it (NL-84).
 func keeps(n *corev1.Node, t corev1.Taint) bool {
 	switch {
 	case !owned(t):
@@ -101,8 +101,8 @@ func without(taints []corev1.Taint, key string) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// noExecute returns the taints with those with NoExecute as they should be (NL-30..33, NL-46). The first taint of a node is given at the rate of
-// its zone; when one takes the place of the other, the node is never without.
+// noExecute returns the taints with those with NoExecute as they should be (NL-30..33, NL-46). The first taint of a
+// node is given at the rate of its zone; when one takes the place of the other, the node is never without.
 func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint, d *decision) (_ []corev1.Taint, wait time.Duration, why string) {
 	wanted, other := "", ""
 	if r := ready(n); r != nil {
@@ -136,8 +136,8 @@ func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint,
 	return with(taints, now, wanted, corev1.TaintEffectNoExecute), 0, fmt.Sprintf("it gets the taint %s:NoExecute", wanted)
 }
 
-// swapped returns the taints with one in place of the other. It keeps the time of the other: the node is down since then, whatever its taint is
-// called, and the rate of its zone was used then.
+// swapped returns the taints with one in place of the other. It keeps the time of the other: the node is down since
+// then, whatever its taint is called, and the rate of its zone was used then.
 func swapped(taints []corev1.Taint, now time.Time, wanted, other string) []corev1.Taint {
 	i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return t.Key == other && t.Effect == corev1.TaintEffectNoExecute })
 	if i >= 0 && taints[i].TimeAdded != nil {
@@ -146,15 +146,16 @@ func swapped(taints []corev1.Taint, now time.Time, wanted, other string) []corev
 	return with(without(taints, other), now, wanted, corev1.TaintEffectNoExecute)
 }
 
-// waits is how long a node has to wait for its first NoExecute taint: until it has been unhealthy for a while, so that the state of its zone is
-// known (by the clock of this process, if that of the node is ahead), until its grace period after all zones were down is over (NL-48), and until it
-// is its turn in the zone.
+// waits is how long a node has to wait for its first NoExecute taint: until it has been unhealthy for a while, so
+// that the state of its zone is known (by the clock of this process, if that of the node is ahead), until its grace
+// period after all zones were down is over (NL-48), and until it is its turn in the zone.
 func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration, string) {
 	since := ready(n).LastTransitionTime.Time
 	if !m.Unready.IsZero() && m.Unready.Before(since) {
 		since = m.Unready
 	}
-	// A node has to be in the line of its zone before its turn can come, so even without a period it is looked at again.
+	// A node has to be in the line of its zone before its turn can come, so even without a period it is looked at
+	// again.
 	if left := max(s.Limits.MonitorPeriod, leastWait) - now.Sub(since); left > 0 {
 		return left, "it has become unhealthy only now"
 	}
@@ -176,8 +177,9 @@ func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration,
 	return 0, ""
 }
 
-// turn is when it is the turn of a node in its zone: a pause after the last one; and if others come before it, as many pauses after the line has
-// last gone on. Who could have had a taint by then, and has none, keeps nobody waiting.
+// turn is when it is the turn of a node in its zone: a pause after the last one; and if others come before it, as
+// many pauses after the line has last gone on. Who could have had a taint by then, and has none, keeps nobody
+// waiting.
 func turn(now time.Time, z zone, rate float32, pause time.Duration, l *line) time.Time {
 	if is := (line{z.Last, z.Before, rate, l.Since}); is != *l {
 		is.Since = now

@@ -194,8 +194,8 @@ func removed[T any](sorted []T, one T, compare func(a, b T) int) []T {
 	return sorted
 }
 
-// overtaken is how many nodes at the front of the line are behind a node that has its taint, because they could not get theirs when it was their
-// turn. They keep nobody waiting: they come after all others.
+// overtaken is how many nodes at the front of the line are behind a node that has its taint, because they could not
+// get theirs when it was their turn. They keep nobody waiting: they come after all others.
 func (m members) overtaken() int {
 	if len(m.Served) == 0 {
 		return 0
@@ -223,7 +223,8 @@ func (m members) next(n int) (names []string) {
 	return names
 }
 
-// last is when a node last got a taint. One from the future was added by somebody whose clock is wrong, and says nothing.
+// last is when a node last got a taint. One from the future was added by somebody whose clock is wrong, and says
+// nothing.
 func (m members) last(now time.Time) time.Time {
 	for _, at := range slices.Backward(m.Taints) {
 		if !at.After(now.Add(rounded)) {

@@ -36,8 +36,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 	return o, nil
 }
 
-// enqueuedByClaim returns a claim that asks for more than it has, or has done so (ST-1), and one that is gone, so that nothing of it is
-// remembered.
+// enqueuedByClaim returns a claim that asks for more than it has, or has done so (ST-1), and one that is gone, so
+// that nothing of it is remembered.
 func enqueuedByClaim(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.PersistentVolumeClaim)
 	is, _ := after.(*corev1.PersistentVolumeClaim)
@@ -47,7 +47,8 @@ func enqueuedByClaim(before, after plan.Object) []plan.Key {
 	return nil
 }
 
-// enqueuedByVolume returns the claim of a volume that comes, or comes to belong to it, after the claim has asked for more (ST-82).
+// enqueuedByVolume returns the claim of a volume that comes, or comes to belong to it, after the claim has asked for
+// more (ST-82).
 func (k *caches) enqueuedByVolume(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.PersistentVolume)
 	is, _ := after.(*corev1.PersistentVolume)

@@ -51,8 +51,8 @@ func holds(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
 	return v.Name == c.Spec.VolumeName && ref != nil && ref.Namespace == c.Namespace && ref.UID == c.UID
 }
 
-// planHandOver says who has to make the volume of a claim larger, and hands the claim to the resizer of a CSI driver that took over an in-tree
-// plugin. The event is about a new request, and not about each reconcile (ST-81).
+// planHandOver says who has to make the volume of a claim larger, and hands the claim to the resizer of a CSI driver
+// that took over an in-tree plugin. The event is about a new request, and not about each reconcile (ST-81).
 func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case !growing(s.Claim):
@@ -73,8 +73,8 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// message is that of the event about a claim whose volume has a plugin that a CSI driver took over, or another one, which is then empty
-// (ST-4, ST-5).
+// message is that of the event about a claim whose volume has a plugin that a CSI driver took over, or another one,
+// which is then empty (ST-4, ST-5).
 func message(plugin string) string {
 	if plugin == "" {
 		return "waiting for an external controller to expand this PVC"

@@ -32,7 +32,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
-// init builds the controller. Its keys are namespaces, so that one live list of pods serves all claims of a namespace (SM-34).
+// init builds the controller. Its keys are namespaces, so that one live list of pods serves all claims of a namespace
+// (SM-34).
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.IndexedObjects(c.Informers, "protection", due)
 	pods, err2 := informers.PodsByClaim(c.Informers, informers.PodFields{Paths: []string{
@@ -79,8 +80,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	})), nil
 }
 
-// appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before 1.36: then claims have
-// no such condition, and it is not tried again. Where something else forbids a write, such as a webhook, the write is retried like any other.
+// appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before
+// 1.36: then claims have no such condition, and it is not tried again. Where something else forbids a write, such as
+// a webhook, the write is retried like any other.
 func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, reported plan.Outcome) {
 	const refusal = `cannot update resource "persistentvolumeclaims/status"`
 	err := reported.Err

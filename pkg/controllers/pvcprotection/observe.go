@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// A namespace is left alone for so many times as long as its last live list took, but no longer than for longestPause.
+	// A namespace is left alone for so many times as long as its last live list took, but no longer than for
+	// longestPause.
 	pauses       = 10
 	longestPause = 5 * time.Second
 )
@@ -50,8 +51,8 @@ func due(claim *corev1.PersistentVolumeClaim) []string {
 // observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
 
-// observe finds the claims of a namespace that lack the finalizer or may lose it, and who uses the latter. The cache is asked first; of
-// claims that no pod in it uses, one live list of pods decides (SM-37).
+// observe finds the claims of a namespace that lack the finalizer or may lose it, and who uses the latter. The cache
+// is asked first; of claims that no pod in it uses, one live list of pods decides (SM-37).
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
 	found := k.claims.By(r.Key.Name)
 	if len(found) == 0 {
@@ -84,8 +85,8 @@ func (s *snapshot) free() map[string]*claim {
 	return free
 }
 
-// tell notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and only if it stays for a while,
-// so that there are few (SM-44).
+// tell notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and only if
+// it stays for a while, so that there are few (SM-44).
 func (s *snapshot) tell(now time.Time, told map[types.UID]bool) {
 	stay := map[types.UID]bool{}
 	for _, c := range s.Claims {
@@ -174,8 +175,8 @@ func note(free map[string]*claim, p *corev1.Pod) {
 	}
 }
 
-// enqueuedByClaim returns the namespace of a claim of which the finalizer is to be added, or may have to be taken off (SM-31), and of one
-// that is gone, so that nothing is remembered of the namespace after its last one.
+// enqueuedByClaim returns the namespace of a claim of which the finalizer is to be added, or may have to be taken off
+// (SM-31), and of one that is gone, so that nothing is remembered of the namespace after its last one.
 func enqueuedByClaim(before, after plan.Object) []plan.Key {
 	if after == nil {
 		return []plan.Key{{Name: before.GetNamespace()}}
@@ -186,8 +187,8 @@ func enqueuedByClaim(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: after.GetNamespace()}}
 }
 
-// enqueuedByPod returns the namespace of a pod that has let go of a claim which is being deleted (SM-32, SM-33). If the cache of claims
-// does not show yet that one is, the claim enqueues the namespace when it does.
+// enqueuedByPod returns the namespace of a pod that has let go of a claim which is being deleted (SM-32, SM-33). If
+// the cache of claims does not show yet that one is, the claim enqueues the namespace when it does.
 func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)

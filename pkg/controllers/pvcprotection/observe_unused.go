@@ -10,8 +10,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// observeUnused finds a claim and a pod that names it. The cache decides: what it shows too late is put right when it does, and nothing
-// is deleted because of it (SM-45).
+// observeUnused finds a claim and a pod that names it. The cache decides: what it shows too late is put right when it
+// does, and nothing is deleted because of it (SM-45).
 func (k *caches) observeUnused(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[usage, struct{}], err error) {
 	c := k.claims.Get(r.Key.Namespace, r.Key.Name)
 	if c == nil {
@@ -59,7 +59,8 @@ func (k *caches) unusedByPod(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// unused returns the key of a claim whose condition differs. Whichever cache is the last to show why it does leads here.
+// unused returns the key of a claim whose condition differs. Whichever cache is the last to show why it does leads
+// here.
 func (k *caches) unused(namespace, name string) []plan.Key {
 	if c := k.claims.Get(namespace, name); c != nil && k.usageOf(c).differs() {
 		return []plan.Key{plan.KeyOf(c)}

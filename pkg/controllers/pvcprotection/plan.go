@@ -46,8 +46,8 @@ type claim struct {
 	Tell    bool   // an event is to say that the pod keeps it
 }
 
-// planClaims gives claims their finalizer, and takes it off those that are being deleted and that no pod uses. All changes are updates
-// of the versions that were observed (SM-38), and a failure ends only its own.
+// planClaims gives claims their finalizer, and takes it off those that are being deleted and that no pod uses. All
+// changes are updates of the versions that were observed (SM-38), and a failure ends only its own.
 func planClaims(_ time.Time, s snapshot) plan.Plan {
 	var each plan.Each
 	var kept []string
@@ -148,9 +148,10 @@ func explain(changes, left int, kept []string) string {
 	return why
 }
 
-// uses reports whether a pod keeps a claim from going (SM-36): it is assigned to a node, and a volume names the claim, or is an ephemeral
-// one whose claim this is. A pod whose end is decided does not keep the claims that it controls, which are those of ephemeral volumes and
-// those that a StatefulSet deletes with the pod: each would wait for the other.
+// uses reports whether a pod keeps a claim from going (SM-36): it is assigned to a node, and a volume names the
+// claim, or is an ephemeral one whose claim this is. A pod whose end is decided does not keep the claims that it
+// controls, which are those of ephemeral volumes and those that a StatefulSet deletes with the pod: each would wait
+// for the other.
 func uses(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 	return p.Spec.NodeName != "" && mounts(p, c) && !(metav1.IsControlledBy(c, p) && over(p))
 }

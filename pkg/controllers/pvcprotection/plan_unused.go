@@ -39,7 +39,8 @@ func conditionUnused(c *corev1.PersistentVolumeClaim) int {
 	})
 }
 
-// differs reports whether the claim should have the condition, which is bound and stays, and lacks it or has the other one (SM-39).
+// differs reports whether the claim should have the condition, which is bound and stays, and lacks it or has the
+// other one (SM-39).
 func (u usage) differs() bool {
 	if u.Claim.DeletionTimestamp != nil || u.Claim.Status.Phase != corev1.ClaimBound {
 		return false
@@ -48,8 +49,8 @@ func (u usage) differs() bool {
 	return at < 0 || (u.Claim.Status.Conditions[at].Status == corev1.ConditionFalse) != (u.Pod != "")
 }
 
-// planUnused says what the report is about to write. That no pod uses a claim is told a moment later: one that takes the place of another is
-// about to come, and would have it written twice.
+// planUnused says what the report is about to write. That no pod uses a claim is told a moment later: one that takes
+// the place of another is about to come, and would have it written twice.
 func planUnused(_ time.Time, u usage) plan.Plan {
 	switch {
 	case !u.differs():

@@ -46,8 +46,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueued returns a volume of which the finalizer is to be added, or may have to be taken off (SM-21), and one that is gone, so that
-// nothing of it is remembered.
+// enqueued returns a volume of which the finalizer is to be added, or may have to be taken off (SM-21), and one that
+// is gone, so that nothing of it is remembered.
 func enqueued(before, after plan.Object) []plan.Key {
 	if after != nil && !protection.Due(after) {
 		return nil

@@ -15,8 +15,8 @@ const protection plan.Protection = "kubernetes.io/pv-protection"
 // object belongs to a shared cache.
 type snapshot struct{ Volume *corev1.PersistentVolume }
 
-// planFinalizer gives a volume its finalizer, and takes it off one that is being deleted and not bound. The change is an update of the
-// version that was observed, so a volume that was bound meanwhile keeps it (SM-24, SM-26).
+// planFinalizer gives a volume its finalizer, and takes it off one that is being deleted and not bound. The change is
+// an update of the version that was observed, so a volume that was bound meanwhile keeps it (SM-24, SM-26).
 func planFinalizer(_ time.Time, s snapshot) plan.Plan {
 	var why string
 	switch v := s.Volume; {

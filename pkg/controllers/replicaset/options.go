@@ -9,7 +9,8 @@ import (
 // Options are what can be set of the controller.
 type Options struct {
 	Workers int32
-	// ReplaceFailedPodsAtOnce: also pods that fail at start again and again. Without it they are replaced at a falling rate.
+	// ReplaceFailedPodsAtOnce: also pods that fail at start again and again. Without it they are replaced at a
+	// falling rate.
 	ReplaceFailedPodsAtOnce bool
 
 	backoff bool // the opposite, which is a flag

@@ -85,8 +85,9 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	return o, nil
 }
 
-// verify compares live what is known of the resources that are counted for the first time, once for each source. A watch that was there
-// before the quota may be late: it would lack objects that are there already, and the first status would have room for as many.
+// verify compares live what is known of the resources that are counted for the first time, once for each source. A
+// watch that was there before the quota may be late: it would lack objects that are there already, and the first
+// status would have room for as many.
 func (k *caches) verify(ctx context.Context, q *corev1.ResourceQuota, since time.Time, m memory, states map[schema.GroupResource]usage.Status) (compared []uint64, err error) {
 	for of, now := range states {
 		switch {
@@ -119,7 +120,8 @@ func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, si
 	return false
 }
 
-// atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not tell when it was written.
+// atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not tell when it
+// was written.
 func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQuota) bool {
 	m, ok := client.BuiltIn(quotaKind)
 	if !ok || k.verifier == nil {
@@ -133,7 +135,8 @@ func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQu
 	return err == nil && len(list.Items) == 1 && list.Items[0].UID == q.UID && atRest(now, list.Items[0].ManagedFields)
 }
 
-// known reports whether what is charged to a name is counted, and by which watches; if not, it notes what that waits for.
+// known reports whether what is charged to a name is counted, and by which watches; if not, it notes what that waits
+// for.
 func (s *snapshot) known(name corev1.ResourceName, states map[schema.GroupResource]usage.Status, g quota.Gates) (numbers string, ok bool) {
 	complete := true
 	for _, of := range quota.Charged(name, g) {
@@ -152,8 +155,8 @@ func (s *snapshot) known(name corev1.ResourceName, states map[schema.GroupResour
 	return numbers, numbers != "" && complete
 }
 
-// versions returns, in order, what is used according to each version of the quota that was seen since the last reconcile. The cache may be ahead
-// of the recorded changes, so the version in the cache is always the last one.
+// versions returns, in order, what is used according to each version of the quota that was seen since the last
+// reconcile. The cache may be ahead of the recorded changes, so the version in the cache is always the last one.
 func versions(changes []reconcile.Change, q *corev1.ResourceQuota) (all []version) {
 	for _, c := range changes {
 		before, ok1 := c.Before.(*corev1.ResourceQuota)

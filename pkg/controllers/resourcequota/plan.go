@@ -78,8 +78,9 @@ func (s *snapshot) waits() (why string, again time.Duration) {
 	return strings.Join(all, "; "), again
 }
 
-// usageOf returns what is used of each limited name. It is lowered only as far as nothing is reserved (RQ-57), and names that are not
-// counted keep what was written before (RQ-38). Reserves reports whether something would be lower without reservations.
+// usageOf returns what is used of each limited name. It is lowered only as far as nothing is reserved (RQ-57), and
+// names that are not counted keep what was written before (RQ-38). Reserves reports whether something would be lower
+// without reservations.
 func usageOf(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, reserves bool) {
 	used = corev1.ResourceList{}
 	for name := range s.Quota.Spec.Hard {

@@ -15,19 +15,20 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// reservedFor is how long what admission has reserved is kept for an object that does not come: with its default --request-timeout, an API
-// server works no longer than that on a request.
+// reservedFor is how long what admission has reserved is kept for an object that does not come: with its default
+// --request-timeout, an API server works no longer than that on a request.
 const reservedFor = time.Minute
 
-// assumedFor is how long what is used and not counted is taken for reserved when a name is counted first, if the status has not changed
-// for reservedFor: nothing that admission let in is under way any more, and what is not counted was used by objects that were deleted
-// while nobody counted. Some watches may still be late.
+// assumedFor is how long what is used and not counted is taken for reserved when a name is counted first, if the
+// status has not changed for reservedFor: nothing that admission let in is under way any more, and what is not
+// counted was used by objects that were deleted while nobody counted. Some watches may still be late.
 const assumedFor = 15 * time.Second
 
 // clockSkew is by how much the clock of the API server may differ from ours.
 const clockSkew = 5 * time.Second
 
-// farApart is more versions than an etcd makes while a reservation lasts. An object that is older by that comes from another etcd.
+// farApart is more versions than an etcd makes while a reservation lasts. An object that is older by that comes from
+// another etcd.
 const farApart = 1 << 23
 
 // memory is what is remembered of a quota: what was written, and what admission has let in that no watch has
@@ -35,18 +36,19 @@ const farApart = 1 << 23
 type memory struct {
 	Sequence uint64 // of the latest arrival that was seen
 	Selector string // the scopes for which this was remembered
-	// Seen is the latest version of the quota that was looked at or written, and Used what its status said. If nobody knows whether a
-	// write was carried out, it is the smaller of both.
+	// Seen is the latest version of the quota that was looked at or written, and Used what its status said. If nobody
+	// knows whether a write was carried out, it is the smaller of both.
 	Seen uint64
 	Used corev1.ResourceList
-	// Known are the names of which the difference between what is used and what is counted was taken for reserved when they were first
-	// counted, sorted.
+	// Known are the names of which the difference between what is used and what is counted was taken for reserved
+	// when they were first counted, sorted.
 	Known []corev1.ResourceName
 	// Sources are the numbers of those that have counted the known names.
 	Sources map[corev1.ResourceName]string
 	// Compared are the numbers of the sources that were compared with the server.
 	Compared []uint64
-	// AtRest says that the status has not changed for as long as a reservation lasts. It is found out when names are counted first.
+	// AtRest says that the status has not changed for as long as a reservation lasts. It is found out when names are
+	// counted first.
 	AtRest bool
 	// Reserved is what admission has added, without what has arrived of it.
 	Reserved []increase
@@ -75,8 +77,9 @@ func (m memory) under(selector string) memory {
 	return m
 }
 
-// from returns the memory for names that are counted by these sources. Of a name that others have counted before, nobody knows what of
-// the reservations they have missed; the name is taken for one that is counted for the first time.
+// from returns the memory for names that are counted by these sources. Of a name that others have counted before,
+// nobody knows what of the reservations they have missed; the name is taken for one that is counted for the first
+// time.
 func (m memory) from(sources map[corev1.ResourceName]string) memory {
 	known := maps.Clone(m.Sources)
 	if known == nil {
@@ -110,8 +113,8 @@ func (m *memory) knows(name corev1.ResourceName) bool {
 	return known
 }
 
-// advance returns what is to be remembered after versions of the quota were seen, the last of which is q, and objects have arrived
-// (RQ-57).
+// advance returns what is to be remembered after versions of the quota were seen, the last of which is q, and objects
+// have arrived (RQ-57).
 func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, seen []version, arrived []increase) memory {
 	next := memory{Sequence: m.Sequence, Seen: m.Seen, Used: m.Used, Known: slices.Clone(m.Known), Sources: m.Sources}
 	for _, r := range m.Reserved {
@@ -138,8 +141,9 @@ func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.R
 	return next
 }
 
-// observeVersion notes a version of the quota, and what others have added in it. (Own writes never add anything here: they are noted
-// when they are made.) The watch may have skipped versions; what was added was then added at any time since the last one.
+// observeVersion notes a version of the quota, and what others have added in it. (Own writes never add anything here:
+// they are noted when they are made.) The watch may have skipped versions; what was added was then added at any time
+// since the last one.
 func (m *memory) observeVersion(now time.Time, v version) {
 	if v.Version <= m.Seen {
 		return
@@ -157,8 +161,8 @@ func (m *memory) observeVersion(now time.Time, v version) {
 	m.Seen, m.Used = v.Version, v.Used
 }
 
-// release takes what has arrived out of what was reserved for it: the latest reservation before the arrival. The versions of objects in
-// another etcd do not tell what came before; such an object is taken out of any reservation.
+// release takes what has arrived out of what was reserved for it: the latest reservation before the arrival. The
+// versions of objects in another etcd do not tell what came before; such an object is taken out of any reservation.
 func (m *memory) release(arrived increase) {
 	for i := len(m.Reserved) - 1; i >= 0 && len(arrived.Usage) > 0; i-- {
 		r := m.Reserved[i]
@@ -180,8 +184,9 @@ func (m *memory) release(arrived increase) {
 	}
 }
 
-// assumeReserved takes for reserved what is used and not counted, of names that are counted for the first time. If the status says that
-// 5 pods are used when the process starts, and 3 are counted, the other 2 may have been admitted and not stored yet.
+// assumeReserved takes for reserved what is used and not counted, of names that are counted for the first time. If
+// the status says that 5 pods are used when the process starts, and 3 are counted, the other 2 may have been admitted
+// and not stored yet.
 func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, atRest bool) {
 	if over := m.uncounted(q, counted); len(over) > 0 {
 		assumed := reservedFor
@@ -211,8 +216,8 @@ func (m memory) uncounted(q *corev1.ResourceQuota, counted corev1.ResourceList) 
 	return quota.Over(used, counted)
 }
 
-// atRest reports whether the status was written last before all reservations that can still be under way, by the managed fields of a
-// quota. If they do not tell, it may have been just now.
+// atRest reports whether the status was written last before all reservations that can still be under way, by the
+// managed fields of a quota. If they do not tell, it may have been just now.
 func atRest(now time.Time, fields []metav1.ManagedFieldsEntry) bool {
 	var last time.Time
 	for _, f := range fields {

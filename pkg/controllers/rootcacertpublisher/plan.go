@@ -30,8 +30,9 @@ type snapshot struct {
 	Began     time.Time         // when the reconcile did
 }
 
-// planConfigMap creates the ConfigMap, or brings it back to what it should be. It changes none unless --root-ca-file says what is right:
-// the authorities by which this process reaches the API server may be others than those that pods need.
+// planConfigMap creates the ConfigMap, or brings it back to what it should be. It changes none unless --root-ca-file
+// says what is right: the authorities by which this process reaches the API server may be others than those that pods
+// need.
 func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 	data := map[string]string{dataKey: s.Bundle}
 	switch {

@@ -12,7 +12,8 @@ func enqueuedByNamespace(_, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: after.GetName()}}
 }
 
-// enqueuedByAccount returns the namespace of a ServiceAccount called default that was deleted (SA-2). Others don't matter.
+// enqueuedByAccount returns the namespace of a ServiceAccount called default that was deleted (SA-2). Others don't
+// matter.
 func enqueuedByAccount(before, after plan.Object) []plan.Key {
 	if after != nil || before.GetName() != defaultName {
 		return nil

@@ -25,7 +25,8 @@ func enqueuedBySecret(before, after plan.Object) []plan.Key {
 	return []plan.Key{plan.KeyOf(o)}
 }
 
-// enqueuedByAccount returns the Secrets of a ServiceAccount that is new, was deleted, or was replaced by another one of its name (TOK-5).
+// enqueuedByAccount returns the Secrets of a ServiceAccount that is new, was deleted, or was replaced by another one
+// of its name (TOK-5).
 func (k *caches) enqueuedByAccount(before, after plan.Object) (keys []plan.Key) {
 	account := after
 	switch {

@@ -53,8 +53,8 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 	}}
 }
 
-// lacks returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in PEM; empty for none. A token
-// that is there is never looked at (TOK-13).
+// lacks returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in PEM;
+// empty for none. A token that is there is never looked at (TOK-13).
 func lacks(data map[string][]byte, bundle string) (missing []string) {
 	if bundle != "" && string(data[corev1.ServiceAccountRootCAKey]) != bundle {
 		missing = append(missing, corev1.ServiceAccountRootCAKey)

@@ -81,8 +81,8 @@ type owners struct {
 	informers.Owners[*appsv1.StatefulSet]
 }
 
-// enqueuesByPod returns the owner of a pod, and of one that is gone also the set that waits for its name (STS-53). Changes that alter
-// nothing that a reconcile reads of pods enqueue nothing.
+// enqueuesByPod returns the owner of a pod, and of one that is gone also the set that waits for its name (STS-53).
+// Changes that alter nothing that a reconcile reads of pods enqueue nothing.
 func (o *owners) enqueuesByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
@@ -104,7 +104,8 @@ func (o *owners) enqueuesByPod(before, after plan.Object) []plan.Key {
 	return append(keys, plan.Key{Namespace: set.Namespace, Name: set.Name})
 }
 
-// enqueuesByClaim returns the sets that have a claim that is gone: a pod may wait for that, or for the claim (STS-21, STS-26).
+// enqueuesByClaim returns the sets that have a claim that is gone: a pod may wait for that, or for the claim (STS-21,
+// STS-26).
 func (o *owners) enqueuesByClaim(before, after plan.Object) (keys []plan.Key) {
 	if after != nil {
 		return nil

@@ -22,7 +22,8 @@ type collectors struct {
 	exists                      func(*appsv1.StatefulSet) bool
 }
 
-// newCollectors returns the metrics. A set may be gone when its reconcile ends: then it gets no gauges that would stay for ever.
+// newCollectors returns the metrics. A set may be gone when its reconcile ends: then it gets no gauges that would
+// stay for ever.
 func newCollectors(maxUnavailable bool, exists func(*appsv1.StatefulSet) bool) collectors {
 	c := collectors{
 		exists: exists,

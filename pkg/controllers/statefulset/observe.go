@@ -42,7 +42,8 @@ type caches struct {
 	maxUnavailable, byBytes, replaceStuckPods bool
 }
 
-// observe finds the StatefulSet, its pods and revisions, those that it may adopt, and the claims of its pods. Nothing is read live.
+// observe finds the StatefulSet, its pods and revisions, those that it may adopt, and the claims of its pods. Nothing
+// is read live.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
 	set := k.sets.Get(r.Key.Namespace, r.Key.Name)
 	if set == nil {
@@ -73,8 +74,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
 
-// dataOf returns the data of the present template. That the generation is the same does not show that the template is: an API server
-// that has been upgraded may have added defaults (STS-34).
+// dataOf returns the data of the present template. That the generation is the same does not show that the template
+// is: an API server that has been upgraded may have added defaults (STS-34).
 func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
 	if before.Template != nil && before.Generation == set.Generation &&
 		equality.Semantic.DeepEqual(before.Template, &set.Spec.Template) {
@@ -83,8 +84,8 @@ func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
 	return history.Data(&set.Spec.Template)
 }
 
-// known returns the name of the revision that a template has which nobody has changed since a revision was found for it: neither its
-// encoding has changed, nor the generation of the set (STS-34).
+// known returns the name of the revision that a template has which nobody has changed since a revision was found for
+// it: neither its encoding has changed, nor the generation of the set (STS-34).
 func known(set *appsv1.StatefulSet, data []byte, before memory) string {
 	switch {
 	case before.Revision != "" && (before.Generation == set.Generation || bytes.Equal(before.Data, data)):
@@ -124,9 +125,10 @@ func remember(now time.Time, s snapshot, d decision, seen *memory, did, _ plan.O
 	return &after, true
 }
 
-// lookUp finds the claims of the pods that are there, and for the missing ordinals that one reconcile may create their claims and the pods
-// that have their names. Those of which all claims are there may turn out to be blocked, so they do not count; nor do those whose name is
-// taken. So no more ordinals are looked at than there are pods and claims, and a few.
+// lookUp finds the claims of the pods that are there, and for the missing ordinals that one reconcile may create
+// their claims and the pods that have their names. Those of which all claims are there may turn out to be blocked, so
+// they do not count; nor do those whose name is taken. So no more ordinals are looked at than there are pods and
+// claims, and a few.
 func (k *caches) lookUp(s snapshot) {
 	members := map[int]bool{}
 	for _, p := range s.Pods {

@@ -9,7 +9,8 @@ import (
 // Options are what can be set of the controller.
 type Options struct {
 	Workers int32
-	// ReplaceStuckPods: a pod of an outdated revision that has never become ready does not hold up a StatefulSet with ordered pods.
+	// ReplaceStuckPods: a pod of an outdated revision that has never become ready does not hold up a StatefulSet with
+	// ordered pods.
 	ReplaceStuckPods bool
 }
 

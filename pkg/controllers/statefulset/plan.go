@@ -27,7 +27,8 @@ type snapshot struct {
 	Revisions []*appsv1.ControllerRevision
 	// Data is that of a revision with the set's present template.
 	Data []byte
-	// Known is the name of the revision that the present template is known to have, whatever its encoding; empty if it is not known.
+	// Known is the name of the revision that the present template is known to have, whatever its encoding; empty if
+	// it is not known.
 	Known string
 	// Taken has by name the revisions, whoever they belong to, whose names a new revision would get.
 	Taken map[string]*appsv1.ControllerRevision
@@ -176,8 +177,8 @@ func (r *rollout) findMembers(selector labels.Selector) {
 	r.adopting = len(plan.Adopted(r.adoptions)) > 0
 }
 
-// owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches are read may be
-// seen twice.
+// owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches
+// are read may be seen twice.
 func (r *rollout) owns(orphan *corev1.Pod) bool {
 	return slices.ContainsFunc(r.Pods, func(p *corev1.Pod) bool {
 		return p.UID == orphan.UID && metav1.IsControlledBy(p, r.Set)

@@ -20,8 +20,8 @@ func setKind() schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKi
 // podKind is that of pods.
 func podKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Pod") }
 
-// deletedWith says what happens to claims: whether they are deleted with their pod when the set is scaled down, and with the set
-// (STS-24).
+// deletedWith says what happens to claims: whether they are deleted with their pod when the set is scaled down, and
+// with the set (STS-24).
 func deletedWith(set *appsv1.StatefulSet) (scaled, deleted bool) {
 	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil {
@@ -31,8 +31,8 @@ func deletedWith(set *appsv1.StatefulSet) (scaled, deleted bool) {
 		policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// claimOwner is the owner that a claim should have, nil for none. Condemned is its pod, if that is beyond the wanted ordinals
-// (STS-24).
+// claimOwner is the owner that a claim should have, nil for none. Condemned is its pod, if that is beyond the wanted
+// ordinals (STS-24).
 func claimOwner(set *appsv1.StatefulSet, condemned *corev1.Pod) *metav1.OwnerReference {
 	scaled, deleted := deletedWith(set)
 	switch {
@@ -127,8 +127,8 @@ func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
 }
 
-// missingClaims creates the claims that a pod lacks. It returns why the pod cannot be created yet, if it cannot: what is retried with
-// an event (failed), or what only has to be waited for (waits).
+// missingClaims creates the claims that a pod lacks. It returns why the pod cannot be created yet, if it cannot: what
+// is retried with an event (failed), or what only has to be waited for (waits).
 func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits string) {
 	name := podName(r.Set, ordinal)
 	for i := range r.Set.Spec.VolumeClaimTemplates {

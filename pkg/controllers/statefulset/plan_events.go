@@ -9,8 +9,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// action is what is done to a pod or a claim, as the reasons of events say it. All events are about the StatefulSet, and all of their
-// texts are in this file.
+// action is what is done to a pod or a claim, as the reasons of events say it. All events are about the StatefulSet,
+// and all of their texts are in this file.
 type action string
 
 const (

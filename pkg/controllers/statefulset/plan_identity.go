@@ -18,8 +18,8 @@ func podName(set *appsv1.StatefulSet, ordinal int) string {
 	return set.Name + "-" + strconv.Itoa(ordinal)
 }
 
-// splitName takes the name of a pod apart: what stands before the last dash, and the ordinal after it. Not ok: the name is none that
-// podName returns (STS-10, STS-11, STS-103).
+// splitName takes the name of a pod apart: what stands before the last dash, and the ordinal after it. Not ok: the
+// name is none that podName returns (STS-10, STS-11, STS-103).
 func splitName(name string) (set string, ordinal int, ok bool) {
 	dash := strings.LastIndex(name, "-")
 	if dash <= 0 {
@@ -93,7 +93,8 @@ func identityLabels(set *appsv1.StatefulSet, ordinal int) map[string]string {
 	}
 }
 
-// volumes are those of the claim templates, in their order, and those of the pod template that have other names (STS-14).
+// volumes are those of the claim templates, in their order, and those of the pod template that have other names
+// (STS-14).
 func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) (all []corev1.Volume) {
 	for i := range set.Spec.VolumeClaimTemplates {
 		template := &set.Spec.VolumeClaimTemplates[i]
@@ -109,8 +110,8 @@ func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) (all 
 	return all
 }
 
-// newClaim makes the claim for one of the set's templates (STS-20). If the retention policy has it deleted with the set, it says so
-// from the beginning (STS-24).
+// newClaim makes the claim for one of the set's templates (STS-20). If the retention policy has it deleted with the
+// set, it says so from the beginning (STS-24).
 func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) *corev1.PersistentVolumeClaim {
 	template = template.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{

@@ -9,18 +9,20 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// recreates reports whether the last pod of an earlier revision is to be gone before the first one of the new revision is made (STS-76).
+// recreates reports whether the last pod of an earlier revision is to be gone before the first one of the new
+// revision is made (STS-76).
 func recreates(set *appsv1.StatefulSet) bool {
 	return set.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
 }
 
-// rolls reports whether pods of earlier revisions are replaced a few at a time. With a strategy that is not known here none is.
+// rolls reports whether pods of earlier revisions are replaced a few at a time. With a strategy that is not known
+// here none is.
 func rolls(set *appsv1.StatefulSet) bool {
 	return set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType
 }
 
-// earlier are the pods that have to be gone before another one is made: members of other revisions, also those that are too many. There are none
-// unless the set recreates its pods. They are sorted by ordinal.
+// earlier are the pods that have to be gone before another one is made: members of other revisions, also those that
+// are too many. There are none unless the set recreates its pods. They are sorted by ordinal.
 func (r *rollout) earlier() (all []*corev1.Pod) {
 	if !recreates(r.Set) {
 		return nil
@@ -34,7 +36,8 @@ func (r *rollout) earlier() (all []*corev1.Pod) {
 	return all
 }
 
-// clear deletes pods of earlier revisions all at once, whatever the management policy is. Nothing else is done before they are gone.
+// clear deletes pods of earlier revisions all at once, whatever the management policy is. Nothing else is done before
+// they are gone.
 func (r *rollout) clear(earlier []*corev1.Pod) []plan.Step {
 	var doomed []*corev1.Pod
 	for _, p := range earlier {

@@ -15,8 +15,8 @@ import (
 // burst is how many pods one reconcile creates at most, or deletes to create them anew; the rest follows in the next.
 const burst = 500
 
-// planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are outdated (STS-48).
-// A claim whose owner cannot be changed holds up the deletion of its pod, and nothing else.
+// planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are
+// outdated (STS-48). A claim whose owner cannot be changed holds up the deletion of its pod, and nothing else.
 func (r *rollout) planReplicas() (steps []plan.Step) {
 	r.setClaimOwners()
 	var goOn bool
@@ -60,8 +60,8 @@ func ordered(set *appsv1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
 
-// setClaimOwners brings the owners of all claims in line with the retention policy (STS-25, STS-28). What a pod's claims need is done before
-// the pod is deleted.
+// setClaimOwners brings the owners of all claims in line with the retention policy (STS-25, STS-28). What a pod's
+// claims need is done before the pod is deleted.
 func (r *rollout) setClaimOwners() {
 	r.ownerChanges = map[*corev1.Pod][][]plan.Step{}
 	for _, p := range r.mine {
@@ -71,7 +71,8 @@ func (r *rollout) setClaimOwners() {
 	}
 }
 
-// planOrdinal plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be replaced (STS-45 a, b).
+// planOrdinal plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be
+// replaced (STS-45 a, b).
 func (r *rollout) planOrdinal(ordinal int) (steps []plan.Step, goOn bool) {
 	p := r.replicas[ordinal]
 	switch {
@@ -87,8 +88,8 @@ func (r *rollout) planOrdinal(ordinal int) (steps []plan.Step, goOn bool) {
 	return append(steps, r.identify(p, ordinal)...), true
 }
 
-// blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all there and one of
-// them is about to go (STS-21, STS-26, STS-53).
+// blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all
+// there and one of them is about to go (STS-21, STS-26, STS-53).
 func (r *rollout) blocked(ordinal int) bool {
 	if r.Named[podName(r.Set, ordinal)] != nil {
 		return true
@@ -126,7 +127,8 @@ func (r *rollout) scaleInOrder() (steps []plan.Step, goOn bool) {
 	return append(steps, more...), goOn
 }
 
-// scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
+// scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45,
+// STS-46).
 func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 	for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
 		more, there := r.planOrdinal(ordinal)
@@ -146,8 +148,9 @@ func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 	return steps, true
 }
 
-// replacesStuck says what the pod waits for that holds the set up, and reports whether the pod is to be replaced. If it has never been
-// ready and is outdated, it may never become ready although the template has been corrected since (STS-100).
+// replacesStuck says what the pod waits for that holds the set up, and reports whether the pod is to be replaced. If
+// it has never been ready and is outdated, it may never become ready although the template has been corrected since
+// (STS-100).
 func (r *rollout) replacesStuck(p *corev1.Pod, ordinal int, why string) bool {
 	stuck := p.DeletionTimestamp == nil && revisionOf(p) != r.revisionFor(ordinal).Name && neverReady(p) && rolls(r.Set)
 	switch {
@@ -163,8 +166,8 @@ func (r *rollout) replacesStuck(p *corev1.Pod, ordinal int, why string) bool {
 	return false
 }
 
-// readyAtOnce is how soon after the start of a pod the time of its Ready condition may be for it to be the time of the first status.
-// Both are in whole seconds.
+// readyAtOnce is how soon after the start of a pod the time of its Ready condition may be for it to be the time of
+// the first status. Both are in whole seconds.
 const readyAtOnce = 2 * time.Second
 
 // neverReady reports whether the pod has never been ready: its Ready condition has not changed since it was started.
@@ -179,8 +182,8 @@ func neverReady(p *corev1.Pod) bool {
 	return c.LastTransitionTime.Sub(p.Status.StartTime.Time) <= readyAtOnce
 }
 
-// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47). That it is not available keeps it from nothing:
-// it goes first anyway, and it may never become available (STS-101).
+// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47). That it is not
+// available keeps it from nothing: it goes first anyway, and it may never become available (STS-101).
 func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	if len(r.condemned) == 0 {
 		return nil, true
@@ -194,8 +197,9 @@ func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	return r.remove("it is too many", highest), false
 }
 
-// scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52). Neither waits for the other: a quota may refuse what is
-// missing until those are gone that are too many (MEND-3), and a webhook to delete these.
+// scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52). Neither waits for the
+// other: a quota may refuse what is missing until those are gone that are too many (MEND-3), and a webhook to delete
+// these.
 func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	r.removeSurplus()
 	slots := map[int][]plan.Step{}
@@ -229,8 +233,8 @@ func (r *rollout) removeSurplus() {
 	}
 }
 
-// refusedLast orders what is to be done by ordinal. What the server has refused comes last, the latest refusal at the very end: a batch with a
-// failure is the last one, and one ordinal that is refused keeps no other one waiting.
+// refusedLast orders what is to be done by ordinal. What the server has refused comes last, the latest refusal at the
+// very end: a batch with a failure is the last one, and one ordinal that is refused keeps no other one waiting.
 func (r *rollout) refusedLast(slots map[int][]plan.Step) (sequences [][]plan.Step) {
 	refused := map[int]bool{}
 	for _, ordinal := range r.Refused {
@@ -249,8 +253,8 @@ func (r *rollout) refusedLast(slots map[int][]plan.Step) (sequences [][]plan.Ste
 	return sequences
 }
 
-// refusals returns the ordinals of which something has been refused, the latest refusal last: those that were known and that are missing still,
-// and what the last plan has met.
+// refusals returns the ordinals of which something has been refused, the latest refusal last: those that were known
+// and that are missing still, and what the last plan has met.
 func (r *rollout) refusals(did plan.Outcome) []int {
 	known := slices.Clone(r.Refused)
 	var latest []int
@@ -327,8 +331,8 @@ func (r *rollout) failure(pod, why string) plan.Step {
 	return plan.RecordEvent{Object: r.Set, Event: podNotCreated(r.Set, pod, why)}
 }
 
-// remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner goes after that is
-// done, and with parallel pods independently of the others.
+// remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner goes
+// after that is done, and with parallel pods independently of the others.
 func (r *rollout) remove(why string, pods ...*corev1.Pod) []plan.Step {
 	var sequences [][]plan.Step
 	var rest []plan.Object

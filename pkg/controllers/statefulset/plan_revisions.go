@@ -32,8 +32,8 @@ type revisions struct {
 	collisions int32                      // names that turned out to be taken
 }
 
-// findRevisions decides which revision the present template has: the newest if it is the same, an older one that gets a new number, or a
-// new one (STS-33..35).
+// findRevisions decides which revision the present template has: the newest if it is the same, an older one that gets
+// a new number, or a new one (STS-33..35).
 func (r *rollout) findRevisions() (found revisions, err error) {
 	own := history.Sorted(r.Revisions)
 	equal := func(c *appsv1.ControllerRevision) bool { return history.Equal(c, r.Data) }
@@ -62,8 +62,9 @@ func (r *rollout) findRevisions() (found revisions, err error) {
 	return found, nil
 }
 
-// same reports whether a revision keeps the present template, in whatever encoding. After an upgrade, the server may also have defaults
-// for fields that the revision lacks: then it is known by the status, or from an earlier reconcile (STS-34).
+// same reports whether a revision keeps the present template, in whatever encoding. After an upgrade, the server may
+// also have defaults for fields that the revision lacks: then it is known by the status, or from an earlier reconcile
+// (STS-34).
 func (r *rollout) same(c *appsv1.ControllerRevision) bool {
 	return c.Name == r.Known || history.Same(c, &r.Set.Spec.Template)
 }
@@ -78,8 +79,8 @@ func lastIndex[T any](all []T, f func(T) bool) int {
 	return -1
 }
 
-// newRevision makes a revision of the present template, under a name that is not taken. Under a taken name, a revision with the same data
-// will do (STS-31).
+// newRevision makes a revision of the present template, under a name that is not taken. Under a taken name, a
+// revision with the same data will do (STS-31).
 func (r *rollout) newRevision(found *revisions, number int64) error {
 	made, err := history.New(r.Set, setKind(), &r.Set.Spec.Template, number)
 	if err != nil {

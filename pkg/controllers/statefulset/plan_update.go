@@ -33,13 +33,15 @@ func (r *rollout) replaceOutdated() []plan.Step {
 	return nil
 }
 
-// outdated reports whether the pod is to be replaced by one of the update revision. One that has finished is replaced anyway.
+// outdated reports whether the pod is to be replaced by one of the update revision. One that has finished is replaced
+// anyway.
 func (r *rollout) outdated(p *corev1.Pod) bool {
 	return revisionOf(p) != r.update.Name && p.DeletionTimestamp == nil && !podutil.Finished(p)
 }
 
-// replaceSeveral deletes the outdated pods that are not ready, which takes nothing away, and as many available ones as maxUnavailable allows
-// (STS-58). One that is ready, but not for long enough yet, serves already, so it is waited for.
+// replaceSeveral deletes the outdated pods that are not ready, which takes nothing away, and as many available ones
+// as maxUnavailable allows (STS-58). One that is ready, but not for long enough yet, serves already, so it is waited
+// for.
 func (r *rollout) replaceSeveral() []plan.Step {
 	unavailable := r.unavailableFrom(start(r.Set) + r.partition())
 	budget := r.maxUnavailable() - unavailable
@@ -67,8 +69,8 @@ func (r *rollout) replaceSeveral() []plan.Step {
 	return nil
 }
 
-// unavailableFrom counts the wanted pods from an ordinal on that are missing, being deleted or not available. Those below the partition hold up no
-// update (MEND-5).
+// unavailableFrom counts the wanted pods from an ordinal on that are missing, being deleted or not available. Those
+// below the partition hold up no update (MEND-5).
 func (r *rollout) unavailableFrom(first int) int {
 	n := max(0, end(r.Set)-first)
 	for ordinal, p := range r.replicas {
@@ -79,8 +81,8 @@ func (r *rollout) unavailableFrom(first int) int {
 	return n
 }
 
-// maxUnavailable is how many pods may be unavailable during an update: at least one (STS-58). A percentage is one of the pods that are updated
-// (MEND-6).
+// maxUnavailable is how many pods may be unavailable during an update: at least one (STS-58). A percentage is one of
+// the pods that are updated (MEND-6).
 func (r *rollout) maxUnavailable() int {
 	u := r.Set.Spec.UpdateStrategy.RollingUpdate
 	if u == nil || u.MaxUnavailable == nil {

@@ -37,8 +37,8 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	return p
 }
 
-// statusUncertain reports whether the status would not be true: a revision could not be created or changed, or a pod not be released. A failure
-// of another write does not keep the status from being told (STS-63).
+// statusUncertain reports whether the status would not be true: a revision could not be created or changed, or a pod
+// not be released. A failure of another write does not keep the status from being told (STS-63).
 func statusUncertain(set *appsv1.StatefulSet, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
 		if result.Err == nil || result.Verb == plan.Deleted {
@@ -54,7 +54,8 @@ func statusUncertain(set *appsv1.StatefulSet, did plan.Outcome) bool {
 	})
 }
 
-// status counts the pods as they were before the plan was carried out, but those that it has deleted count as such (STS-61).
+// status counts the pods as they were before the plan was carried out, but those that it has deleted count as such
+// (STS-61).
 func (r *rollout) status(did plan.Outcome) appsv1.StatefulSetStatus {
 	deleted := map[types.UID]bool{}
 	for _, result := range did.Results {
@@ -126,8 +127,8 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 	return events
 }
 
-// when decides how long the report may wait for a newer one. Names of revisions decide about pods that are created later, and people wait for
-// conditions, so neither waits for long.
+// when decides how long the report may wait for a newer one. Names of revisions decide about pods that are created
+// later, and people wait for conditions, so neither waits for long.
 func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||

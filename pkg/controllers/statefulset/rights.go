@@ -2,8 +2,8 @@ package statefulset
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; STS-83 is the most that its account may have. It has no right to patch
-// PersistentVolumeClaims.
+// Rights are what the controller asks of the API server; STS-83 is the most that its account may have. It has no
+// right to patch PersistentVolumeClaims.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{

@@ -44,13 +44,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueuedBySecret returns a bootstrap token, whatever its name is (BOOT-23). One that is gone is enqueued too, so that nothing more is
-// remembered of it.
+// enqueuedBySecret returns a bootstrap token, whatever its name is (BOOT-23). One that is gone is enqueued too, so
+// that nothing more is remembered of it.
 func enqueuedBySecret(before, after plan.Object) []plan.Key {
 	return informers.ItselfIf(before, after, bootstraptoken.Is)
 }
 
-// applied logs which tokens were deleted although nobody can tell when they expire (BOOT-31). Others go as their owners have asked.
+// applied logs which tokens were deleted although nobody can tell when they expire (BOOT-31). Others go as their
+// owners have asked.
 func applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		if r.Err == nil && !r.Needless && s.Unreadable {

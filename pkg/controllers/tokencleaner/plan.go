@@ -17,8 +17,8 @@ type snapshot struct {
 	Unreadable bool           // nobody can tell when it expires
 }
 
-// planDeletion deletes a token that has expired. The preconditions are its uid and its version, so that a token that has changed meanwhile
-// is looked at again and not deleted (BOOT-24).
+// planDeletion deletes a token that has expired. The preconditions are its uid and its version, so that a token that
+// has changed meanwhile is looked at again and not deleted (BOOT-24).
 func planDeletion(now time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Secret == nil:

@@ -24,8 +24,8 @@ type caches struct {
 	size  *reconcile.Term[size]
 }
 
-// newSize returns the size of the cluster, not known yet. When its class changes, the nodes follow whose annotation is not as it should be
-// (TTL-14).
+// newSize returns the size of the cluster, not known yet. When its class changes, the nodes follow whose annotation
+// is not as it should be (TTL-14).
 func (k *caches) newSize() *reconcile.Term[size] {
 	return reconcile.NewTerm(reconcile.TermOptions[size]{
 		Begin:    func() size { names := k.nodes.Names(); return firstSize(names, k.annotated(names)) },
@@ -57,7 +57,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 }
 
 // enqueuedByNode returns the key of a node whose annotation is not as it should be (TTL-9, TTL-17), and of one that
-// is gone, so that nothing more is known of it. Before the class is known it is not needed: then all nodes are looked at.
+// is gone, so that nothing more is known of it. Before the class is known it is not needed: then all nodes are looked
+// at.
 func (k *caches) enqueuedByNode(before, after plan.Object) []plan.Key {
 	if after == nil {
 		return []plan.Key{{Name: before.GetName()}}

@@ -21,8 +21,8 @@ const steps = 5
 // unknown stands for the class of a cluster whose nodes have not been counted yet.
 const unknown = -1
 
-// class is how many nodes a cluster may have that belongs to it, and for how many seconds their kubelets may cache. Classes overlap,
-// so that a node that comes and goes does not change all the others.
+// class is how many nodes a cluster may have that belongs to it, and for how many seconds their kubelets may cache.
+// Classes overlap, so that a node that comes and goes does not change all the others.
 type class struct{ fewest, most, seconds int }
 
 // classes returns the classes, smaller ones first (TTL-3..7).
@@ -48,8 +48,8 @@ func nextClass(before, nodes int) int {
 	return before
 }
 
-// firstClass returns the class of a cluster with so many nodes of which nobody remembers the class. Where two fit, it is the one that
-// more nodes have the annotation of: most likely the one before the process began (TTL-15).
+// firstClass returns the class of a cluster with so many nodes of which nobody remembers the class. Where two fit, it
+// is the one that more nodes have the annotation of: most likely the one before the process began (TTL-15).
 func firstClass(nodes int, annotated [steps]int) int {
 	found := unknown
 	for i, c := range classes() {
@@ -93,7 +93,8 @@ func planAnnotation(_ time.Time, s snapshot) plan.Plan {
 	return plan.Plan{Why: "annotate the node: " + why, Steps: []plan.Step{plan.Change{Old: s.Node, New: &after, Why: why}}}
 }
 
-// right reports whether the annotation of a node is that of a class. If the class is unknown, nothing is wrong (TTL-10).
+// right reports whether the annotation of a node is that of a class. If the class is unknown, nothing is wrong
+// (TTL-10).
 func right(node *corev1.Node, class int) bool {
 	if class == unknown {
 		return true

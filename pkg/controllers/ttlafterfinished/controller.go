@@ -45,8 +45,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22), or that no longer is, so that nothing more is remembered
-// of it.
+// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22), or that no longer is, so that
+// nothing more is remembered of it.
 func enqueuedByJob(before, after plan.Object) []plan.Key {
 	for _, o := range []plan.Object{after, before} {
 		if job, ok := o.(*batchv1.Job); ok && candidate(job) {

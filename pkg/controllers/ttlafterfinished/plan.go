@@ -26,12 +26,12 @@ type memory struct {
 	Told string
 }
 
-// longestWait is after how long a Job that waits is looked at again, so that the timers of Jobs that are deleted before their time do
-// not add up.
+// longestWait is after how long a Job that waits is looked at again, so that the timers of Jobs that are deleted
+// before their time do not add up.
 const longestWait = time.Hour
 
-// planDeletion deletes a Job whose time to live is over. The preconditions are its uid and its version, so that a Job that has
-// changed meanwhile is looked at again and not deleted (TTL-26, TTL-27, TTL-34).
+// planDeletion deletes a Job whose time to live is over. The preconditions are its uid and its version, so that a Job
+// that has changed meanwhile is looked at again and not deleted (TTL-26, TTL-27, TTL-34).
 func planDeletion(now time.Time, s snapshot) plan.Plan {
 	if s.Job == nil || !candidate(s.Job) {
 		return plan.Plan{Why: "the Job has not finished, has no time to live, or is being deleted"}

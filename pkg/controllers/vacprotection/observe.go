@@ -19,8 +19,8 @@ type caches struct {
 	volumes informers.IndexedStore[*corev1.PersistentVolume]      // likewise
 }
 
-// observe finds a class, and of one that is being deleted also who refers to it, and whether the caches show a state that is later than the
-// deletion (ST-94).
+// observe finds a class, and of one that is being deleted also who refers to it, and whether the caches show a state
+// that is later than the deletion (ST-94).
 func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	class := k.classes.Get("", r.Key.Name)
 	if class == nil {
@@ -47,8 +47,8 @@ func usersOf[T plan.Object](all []T) (u users) {
 	return u
 }
 
-// enqueuedByClass returns a class of which the finalizer is to be added, or may have to be taken off (ST-41), and one that is gone, so that
-// nothing of it is remembered.
+// enqueuedByClass returns a class of which the finalizer is to be added, or may have to be taken off (ST-41), and one
+// that is gone, so that nothing of it is remembered.
 func enqueuedByClass(before, after plan.Object) []plan.Key {
 	if after != nil && !protection.Due(after) {
 		return nil
@@ -56,8 +56,9 @@ func enqueuedByClass(before, after plan.Object) []plan.Key {
 	return informers.Itself(before, after)
 }
 
-// enqueuedByUser returns the classes that an object referred to before a change, and does not after it (ST-41): of these, the ones that are
-// being deleted. If the cache of classes does not show yet that one is, it enqueues itself when it does.
+// enqueuedByUser returns the classes that an object referred to before a change, and does not after it (ST-41): of
+// these, the ones that are being deleted. If the cache of classes does not show yet that one is, it enqueues itself
+// when it does.
 func (k *caches) enqueuedByUser(before, after []string) (keys []plan.Key) {
 	for _, name := range before {
 		if slices.Contains(after, name) {

@@ -17,8 +17,9 @@ import (
 const protection plan.Protection = "kubernetes.io/vac-protection"
 
 const (
-	// patience is for how long after its deletion a class waits for caches that show a later state. In a cluster where no claim or volume
-	// changes, the API server tells once a minute that none has; to wait for that would be too long for a class, which holds no data (ST-44).
+	// patience is for how long after its deletion a class waits for caches that show a later state. In a cluster
+	// where no claim or volume changes, the API server tells once a minute that none has; to wait for that would be
+	// too long for a class, which holds no data (ST-44).
 	patience = 5 * time.Second
 	// lookAgain is how often the caches are asked meanwhile.
 	lookAgain = 250 * time.Millisecond
@@ -38,8 +39,8 @@ type users struct {
 	First plan.Key // by name
 }
 
-// planFinalizer gives a class its finalizer, and takes it off one that is being deleted when nobody refers to it (ST-43). The change is an
-// update of the version that was observed.
+// planFinalizer gives a class its finalizer, and takes it off one that is being deleted when nobody refers to it
+// (ST-43). The change is an update of the version that was observed.
 func planFinalizer(now time.Time, s snapshot) plan.Plan {
 	var why string
 	switch c := s.Class; {
