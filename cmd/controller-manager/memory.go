@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Nearly all that a controller manager holds is caches, which stay; the rest is short-lived. So a small share of the heap is
-// room enough for garbage, and collections are rare even so. While the caches are small, that share would be too little; then
-// there is room for garbageRoom. Fixed values of GOGC are measured in decision 6.
+// Nearly all that a controller manager holds is caches, which stay; the rest is short-lived. So a small share of the
+// heap is room enough for garbage, and collections are rare even so. While the caches are small, that share would be
+// too little; then there is room for garbageRoom. Fixed values of GOGC are measured in decision 6.
 const (
 	garbageShare = 60       // percent of what is alive, where Go's default is 100
 	garbageRoom  = 16 << 20 // bytes, while that is more than the share
@@ -22,8 +22,8 @@ const (
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
 
-// limitMemory makes the process rather spend time than be killed when its container has a memory limit. GOMEMLIMIT in the
-// environment takes precedence.
+// limitMemory makes the process rather spend time than be killed when its container has a memory limit. GOMEMLIMIT in
+// the environment takes precedence.
 func limitMemory(env func(string) (string, bool), root fs.FS) {
 	if _, set := env("GOMEMLIMIT"); set {
 		return
@@ -33,9 +33,9 @@ func limitMemory(env func(string) (string, bool), root fs.FS) {
 	}
 }
 
-// garbageTuner sets GOGC for large caches, and returns a function that sets it again for what is alive when it is called. It gives
-// more room for garbage only when no more is alive than at the call before, so that caches which are being filled do not grow beyond
-// what they need. GOGC in the environment takes precedence.
+// garbageTuner sets GOGC for large caches, and returns a function that sets it again for what is alive when it is
+// called. It gives more room for garbage only when no more is alive than at the call before, so that caches which are
+// being filled do not grow beyond what they need. GOGC in the environment takes precedence.
 func garbageTuner(env func(string) (string, bool)) (adjust func()) {
 	if _, set := env("GOGC"); set {
 		return func() {}
@@ -54,14 +54,15 @@ func garbageTuner(env func(string) (string, bool)) (adjust func()) {
 	}
 }
 
-// garbagePercent is the value for GOGC when so many bytes are alive, in steps of ten: each change stops the process for a moment.
+// garbagePercent is the value for GOGC when so many bytes are alive, in steps of ten: each change stops the process
+// for a moment.
 func garbagePercent(alive uint64) int {
 	room := int(garbageRoom * 100 / max(1, alive))
 	return min(max(room/10*10, garbageShare), mostGarbage)
 }
 
-// cgroupLimit returns how many bytes of memory the process may use by the limits of its cgroup and of those around it; not
-// ok if there is none. Version 2 of cgroups has them in one tree, version 1 in one of their own for memory.
+// cgroupLimit returns how many bytes of memory the process may use by the limits of its cgroup and of those around
+// it; not ok if there is none. Version 2 of cgroups has them in one tree, version 1 in one of their own for memory.
 func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	own, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -98,9 +99,9 @@ const (
 	worthwhile   = 8 << 20 // bytes that must have been allocated for garbage to be worth looking for
 )
 
-// manageMemory adjusts the room for garbage every second. It also returns unused memory to the system, once after each time of work,
-// when the process is idle: otherwise garbage would stay until the collection that the Go runtime makes when there was none for two
-// minutes, and the memory with the system for longer.
+// manageMemory adjusts the room for garbage every second. It also returns unused memory to the system, once after
+// each time of work, when the process is idle: otherwise garbage would stay until the collection that the Go runtime
+// makes when there was none for two minutes, and the memory with the system for longer.
 func manageMemory(ctx context.Context, adjust func(), allocated func() uint64, free func()) {
 	adjusting, freeing := time.NewTicker(adjustPeriod), time.NewTicker(memoryPeriod)
 	defer adjusting.Stop()

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long after an answer discovery is asked again: these times, up to half as long again. What was missed is asked for at once, but not
-// before leastPause. While discovery fails, the pauses double from there.
+// How long after an answer discovery is asked again: these times, up to half as long again. What was missed is asked
+// for at once, but not before leastPause. While discovery fails, the pauses double from there.
 const (
 	servedPause  = 5 * time.Minute
 	missingPause = 30 * time.Second
@@ -26,7 +26,8 @@ const (
 	timeout      = 10 * time.Second // of one question
 )
 
-// APIs tells which resources a server serves, of those that are followed. Its methods are safe for concurrent use. Nil follows nothing.
+// APIs tells which resources a server serves, of those that are followed. Its methods are safe for concurrent use.
+// Nil follows nothing.
 type APIs struct {
 	client rest.Interface
 

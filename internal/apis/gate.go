@@ -23,7 +23,8 @@ type Gate struct {
 	version string // of the last list
 }
 
-// Gate returns the gate of a cache of the resource, by the name of the cache. It is nil if the resource is not followed.
+// Gate returns the gate of a cache of the resource, by the name of the cache. It is nil if the resource is not
+// followed.
 func (a *APIs) Gate(r schema.GroupVersionResource, name string) *Gate {
 	if a == nil {
 		return nil
@@ -48,8 +49,9 @@ func (g *Gate) Missing() bool {
 	return missing
 }
 
-// Do lists or watches when the API is not missing. When the server does not find the resource, discovery is asked: if it is missing, the
-// request waits for it to return. One that resumes, as it goes on from what was listed before, fails then, so that its reader lists anew.
+// Do lists or watches when the API is not missing. When the server does not find the resource, discovery is asked: if
+// it is missing, the request waits for it to return. One that resumes, as it goes on from what was listed before,
+// fails then, so that its reader lists anew.
 func Do[T any](ctx context.Context, g *Gate, resumes bool, request func() (T, error)) (none T, err error) {
 	if g == nil {
 		return request()
@@ -128,7 +130,8 @@ func (g *Gate) Listed(version string) {
 	g.lost, g.version = false, version
 }
 
-// Listing returns a function that converts the events of a watch and notes when it has brought all that a list would have.
+// Listing returns a function that converts the events of a watch and notes when it has brought all that a list would
+// have.
 func (g *Gate) Listing(convert func(watch.Event) watch.Event) func(watch.Event) watch.Event {
 	if g == nil {
 		return convert
@@ -150,7 +153,8 @@ type Informer struct {
 	*Gate
 }
 
-// HasSynced tells whether the cache was filled, and if the API was missing since, filled anew. It is false while the API is missing.
+// HasSynced tells whether the cache was filled, and if the API was missing since, filled anew. It is false while the
+// API is missing.
 func (i Informer) HasSynced() bool {
 	i.apis.mu.Lock()
 	lost, version := i.lost, i.version

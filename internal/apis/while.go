@@ -7,10 +7,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// While runs something in each time in which nothing that it needs, which is followed, is missing. Run ends when its context does, which is
-// when something is missing; off is called when it is not run, before While waits. A line is logged when it is switched off, and when it is
-// switched on again. While returns when ctx ends, or when run does by itself, with its error. If no question about the needs has ended
-// yet, it waits for that first.
+// While runs something in each time in which nothing that it needs, which is followed, is missing. Run ends when its
+// context does, which is when something is missing; off is called when it is not run, before While waits. A line is
+// logged when it is switched off, and when it is switched on again. While returns when ctx ends, or when run does by
+// itself, with its error. If no question about the needs has ended yet, it waits for that first.
 func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, off func(), run func(context.Context) error) error {
 	if len(needs) == 0 {
 		return run(ctx)
@@ -45,7 +45,8 @@ func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, o
 	return nil
 }
 
-// runWhile runs something until ctx ends or something that it needs is missing. It reports whether it has ended by itself.
+// runWhile runs something until ctx ends or something that it needs is missing. It reports whether it has ended by
+// itself.
 func (a *APIs) runWhile(ctx context.Context, needs []schema.GroupVersionResource, run func(context.Context) error) (ended bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})

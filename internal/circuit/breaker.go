@@ -38,9 +38,9 @@ var ErrBusy = errors.New("another request has not been answered")
 // ErrUnknown ends a request of which nothing can be concluded, such as one that was given up.
 var ErrUnknown = errors.New("the request was given up")
 
-// Begin admits a request. Otherwise the error is [ErrBusy], or how the last request has failed. The caller calls end when the request has
-// ended: with an error if the API has failed, and with nil if it has answered, if only by an error of its own. Only the first call counts, so
-// that a deferred one with [ErrUnknown] ends a request that panics.
+// Begin admits a request. Otherwise the error is [ErrBusy], or how the last request has failed. The caller calls end
+// when the request has ended: with an error if the API has failed, and with nil if it has answered, if only by an
+// error of its own. Only the first call counts, so that a deferred one with [ErrUnknown] ends a request that panics.
 func (b *Breaker[K]) Begin(key K) (end func(failure error), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,7 +29,8 @@ func New() *Clock { return Of(time.Now) }
 // Of returns a clock that reads another one than that of the machine, for tests.
 func Of(now func() time.Time) *Clock { return &Clock{read: now, base: now()} }
 
-// Now returns the time. Its monotonic reading is always that of the machine, so what this process has seen begin is measured by that.
+// Now returns the time. Its monotonic reading is always that of the machine, so what this process has seen begin is
+// measured by that.
 func (c *Clock) Now() time.Time {
 	if c == nil {
 		return time.Now()
@@ -49,8 +50,8 @@ func (c *Clock) Now() time.Time {
 	return steady
 }
 
-// compare returns the time by the machine's wall clock, the time if that had gone on steadily, and the difference. Without a monotonic reading, as
-// in virtual time, there is none.
+// compare returns the time by the machine's wall clock, the time if that had gone on steadily, and the difference.
+// Without a monotonic reading, as in virtual time, there is none.
 func (c *Clock) compare() (now, steady time.Time, jump time.Duration) {
 	now = c.read()
 	steady = c.base.Add(now.Sub(c.base))
@@ -63,8 +64,9 @@ func (c *Clock) believe(now time.Time) {
 	c.doubted.Store(false)
 }
 
-// Heard is told the Date of an answer of the API server. It decides whether the clock of the machine is right if that has jumped: it is if the server's
-// is closer to it than to what the time was before. Where answers have no date, that cannot be known, and the machine is believed.
+// Heard is told the Date of an answer of the API server. It decides whether the clock of the machine is right if that
+// has jumped: it is if the server's is closer to it than to what the time was before. Where answers have no date,
+// that cannot be known, and the machine is believed.
 func (c *Clock) Heard(date string) {
 	if c == nil || !c.doubted.Load() {
 		return

@@ -5,7 +5,8 @@ import (
 	"maps"
 )
 
-// Map is a map, and the changes that were made since. The zero Map is empty. Its fields are exported so that it can be stored.
+// Map is a map, and the changes that were made since. The zero Map is empty. Its fields are exported so that it can
+// be stored.
 type Map[K comparable, V any] struct {
 	Base  map[K]V
 	Later map[K]*V // takes precedence; nil stands for an entry that is gone
@@ -14,8 +15,9 @@ type Map[K comparable, V any] struct {
 // Of returns a map with these contents, which must not be changed any more.
 func Of[K comparable, V any](contents map[K]V) Map[K, V] { return Map[K, V]{Base: contents} }
 
-// Clone returns a copy to change. It shares the contents that have not changed. Once there are many changes, they are put into contents of
-// their own: to copy all of the contents now and then costs about as much as to copy the changes each time.
+// Clone returns a copy to change. It shares the contents that have not changed. Once there are many changes, they are
+// put into contents of their own: to copy all of the contents now and then costs about as much as to copy the changes
+// each time.
 func (m Map[K, V]) Clone() Map[K, V] {
 	if n := len(m.Later); n*n > 2*len(m.Base)+leastMerged {
 		return Of(maps.Collect(m.All()))

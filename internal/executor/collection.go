@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// deleteCollection deletes all objects of a kind in a namespace by one request, or one by one where the server has no such request
-// (NS-16), or has refused it: one object that may not be deleted keeps no other one.
+// deleteCollection deletes all objects of a kind in a namespace by one request, or one by one where the server has no
+// such request (NS-16), or has refused it: one object that may not be deleted keeps no other one.
 func (w *Writing) deleteCollection(s plan.DeleteCollection) error {
 	m, err := w.Mapper.Mapping(w.ctx, s.Kind)
 	if err != nil {
@@ -48,17 +48,20 @@ func refused(err error) bool {
 		!apierrors.IsUnauthorized(err)
 }
 
-// mostRefusals is how many deletions in a row are refused before it counts as the answer for all: a right is missing, or a webhook refuses the kind.
+// mostRefusals is how many deletions in a row are refused before it counts as the answer for all: a right is missing,
+// or a webhook refuses the kind.
 const mostRefusals = 20
 
 // listTimeout bounds the list of a page.
 const listTimeout = 30 * time.Second
 
-// deletedAtOnce is of how many objects one page tells, so that a server which says that there are very many costs no memory.
+// deletedAtOnce is of how many objects one page tells, so that a server which says that there are very many costs no
+// memory.
 const deletedAtOnce = 500
 
-// deleteEach lists the objects live and deletes one after the other, whatever becomes of the others. A resource that cannot be listed either has
-// nothing that could be deleted (NS-17). What is on a page that the server does not know any more is left to the next time.
+// deleteEach lists the objects live and deletes one after the other, whatever becomes of the others. A resource that
+// cannot be listed either has nothing that could be deleted (NS-17). What is on a page that the server does not know
+// any more is left to the next time.
 func (w *Writing) deleteEach(m client.Mapping, s plan.DeleteCollection) error {
 	one := deletions{Writing: w, kind: m, step: plan.Delete{Propagation: s.Propagation, Unowned: true}}
 	var pages paging.List

@@ -11,10 +11,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was not.
-// After any other error (time-out, broken connection, internal error) it may or may not have been carried out. Where nobody could be reached, it
-// was not, but what the caches show may be over: an API server whose storage was restored from a backup may answer the next one, before a watch
-// is open again that would tell.
+// Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was
+// not. After any other error (time-out, broken connection, internal error) it may or may not have been carried out.
+// Where nobody could be reached, it was not, but what the caches show may be over: an API server whose storage was
+// restored from a backup may answer the next one, before a watch is open again that would tell.
 func Answered(err error) bool {
 	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) || UndoneFor(err) > 0 {
 		return true
@@ -32,14 +32,16 @@ func FromServer(err error) bool {
 	return errors.As(err, &status) || UndoneFor(err) > 0
 }
 
-// PutOff reports whether the server has asked for the request to be made again later, because it has too many. This says nothing about
-// what was to be written. An admission webhook may answer so, too: that is a refusal, which people want to read.
+// PutOff reports whether the server has asked for the request to be made again later, because it has too many. This
+// says nothing about what was to be written. An admission webhook may answer so, too: that is a refusal, which people
+// want to read.
 func PutOff(err error) bool {
 	_, later := apierrors.SuggestsClientDelay(err)
 	return later && apierrors.IsTooManyRequests(err) && !client.DeniedByWebhook(err)
 }
 
-// isConflict reports whether the object is not as the request says. A webhook that answers with that code says nothing of it.
+// isConflict reports whether the object is not as the request says. A webhook that answers with that code says
+// nothing of it.
 func isConflict(err error) bool { return apierrors.IsConflict(err) && !client.DeniedByWebhook(err) }
 
 // Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.

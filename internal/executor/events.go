@@ -29,7 +29,8 @@ func (w *Writing) record(about plan.Object, e plan.Event, name string, err error
 	w.Events.Event(about, e.Type, e.Reason, message)
 }
 
-// emitFailure records the event of a step about a write that has failed. Of a write that the server puts off it says nothing: see TellFailure.
+// emitFailure records the event of a step about a write that has failed. Of a write that the server puts off it says
+// nothing: see TellFailure.
 func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 	if Silent(err) || PutOff(err) || e.Reason == "" || w.owner == nil {
 		return
@@ -43,8 +44,9 @@ func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 // failureReasons are those of events that tell of failures.
 var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate", plan.Deleted: "FailedDelete"}
 
-// TellFailure records an event about the first of these writes that has failed, unless the event of a step has told of one: a refusal that lasts
-// is no secret, whatever the controller is. It is on the owner, or else on the object that could not be written.
+// TellFailure records an event about the first of these writes that has failed, unless the event of a step has told
+// of one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the object
+// that could not be written.
 func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
 	w.mu.Lock()
 	told := w.told

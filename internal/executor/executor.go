@@ -38,21 +38,22 @@ type Config struct {
 	Tracker Tracker
 	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) client.Method
-	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
-	// that is taken.
+	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks
+	// who has a name that is taken.
 	MayGet func(resource schema.GroupResource) bool
-	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does not keep the key from
-	// all others.
+	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does
+	// not keep the key from all others.
 	Periodic bool
 
-	// Written is told of each write that has ended: create, update, patch or delete, of which resource, with the code of HTTP, "<error>" if
-	// the server did not answer. It may be nil.
+	// Written is told of each write that has ended: create, update, patch or delete, of which resource, with the code
+	// of HTTP, "<error>" if the server did not answer. It may be nil.
 	Written func(verb, resource, code string)
 	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
 }
 
-// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that the plan's owner does not
-// control, a second change of one object, or of its status, in a reconcile, a change from an outdated object.
+// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that
+// the plan's owner does not control, a second change of one object, or of its status, in a reconcile, a change from
+// an outdated object.
 type Executor struct {
 	Config
 	slots  *queue.Slots
@@ -106,8 +107,8 @@ type touch struct {
 	only                    bool                          // nobody else can have written between what was observed and that version
 }
 
-// Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls what
-// is written; the barrier is told what the caches must show before the next reconcile.
+// Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and
+// controls what is written; the barrier is told what the caches must show before the next reconcile.
 func (e *Executor) Begin(ctx context.Context, owner plan.Object, barrier *freshness.Barrier) *Writing {
 	w := &Writing{Executor: e, ctx: ctx, owner: owner, barrier: barrier, touched: map[types.UID]touch{}}
 	w.mayAdopt = once(w.ownerLives)
@@ -161,8 +162,8 @@ func (w *Writing) step(s plan.Step) error {
 	return fmt.Errorf("unknown step %T", s)
 }
 
-// mayWrite refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The object, its status and
-// its deletion are one write each, of which the deletion is the last.
+// mayWrite refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The
+// object, its status and its deletion are one write each, of which the deletion is the last.
 func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +238,8 @@ func (w *Writing) gain() {
 	w.gained = true
 }
 
-// Taken reports whether a creation found that its object exists, and nobody may read which version of it the caches have to show.
+// Taken reports whether a creation found that its object exists, and nobody may read which version of it the caches
+// have to show.
 func (w *Writing) Taken() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,7 +302,8 @@ func controls(owner, o plan.Object) bool {
 	return ref != nil && ref.UID == owner.GetUID() && o.GetNamespace() == owner.GetNamespace()
 }
 
-// identity tells objects apart: by uid, or by kind and name where nobody has observed the object, which is then applied.
+// identity tells objects apart: by uid, or by kind and name where nobody has observed the object, which is then
+// applied.
 func identity(m client.Mapping, o plan.Object) types.UID {
 	if uid := o.GetUID(); uid != "" {
 		return uid

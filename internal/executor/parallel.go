@@ -37,8 +37,8 @@ func inParallel(n int, f func(int) error) error {
 }
 
 // once returns a function that calls f the first time and returns what that returned. Unlike with sync.OnceValue, who
-// has to wait for the first call waits on a channel: f makes a request, and in virtual time (testing/synctest) a goroutine
-// that waits for a mutex keeps the clock from moving on.
+// has to wait for the first call waits on a channel: f makes a request, and in virtual time (testing/synctest) a
+// goroutine that waits for a mutex keeps the clock from moving on.
 func once(f func() error) func() error {
 	turn := make(chan struct{}, 1)
 	var called bool

@@ -42,8 +42,9 @@ func (c *unlessUndone) Patch(ctx context.Context, m client.Mapping, key plan.Key
 	return made, err
 }
 
-// Update implements client.Client. To find out what it changes costs too much to do it each time, so the metadata of the answer is looked at first:
-// a webhook that undoes an update leaves the object as it was, which is no event, unless it changes something else.
+// Update implements client.Client. To find out what it changes costs too much to do it each time, so the metadata of
+// the answer is looked at first: a webhook that undoes an update leaves the object as it was, which is no event,
+// unless it changes something else.
 func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.Object, o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if !o.Touch && c.undone.knows(c.subject()) {
 		if sum, err := c.sumOfUpdate(); err != nil || c.waits(sum) {
@@ -65,8 +66,9 @@ func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.
 	return made, err
 }
 
-// altered reports whether the answer shows that something else was made of the change than was asked for, as far as metadata tell: nothing, or
-// something more. Others may have written at the same time. Caches keep few annotations of pods, so these are not compared.
+// altered reports whether the answer shows that something else was made of the change than was asked for, as far as
+// metadata tell: nothing, or something more. Others may have written at the same time. Caches keep few annotations of
+// pods, so these are not compared.
 func (c *unlessUndone) altered(made *metav1.PartialObjectMetadata) bool {
 	if c.m.GroupVersionKind == pods {
 		made = made.DeepCopy()
@@ -95,7 +97,8 @@ func (c *unlessUndone) sum(difference []byte) uint64 {
 	return withoutTimes(difference)
 }
 
-// withoutTimes is the sum of an encoded difference, whatever the times in it are: those of conditions would make it another one each second.
+// withoutTimes is the sum of an encoded difference, whatever the times in it are: those of conditions would make it
+// another one each second.
 func withoutTimes(data []byte) uint64 {
 	const layout, date = "2006-01-02T15:04:05", len("2006-01-02")
 	var h maphash.Hash
@@ -123,8 +126,8 @@ func (c *unlessUndone) waits(sum uint64) bool {
 	return wait > 0
 }
 
-// made notes that the change was made, and tells people if it comes to nothing again and again. What was altered may be no event for the controller, so
-// the plan is made again soon.
+// made notes that the change was made, and tells people if it comes to nothing again and again. What was altered may
+// be no event for the controller, so the plan is made again soon.
 func (c *unlessUndone) made(sum uint64, made *metav1.PartialObjectMetadata) {
 	now := time.Now()
 	w := c.undone.made(c.subject(), sum, now)
@@ -148,7 +151,8 @@ func (w *Writing) later(wait time.Duration) {
 	w.leftOut = plan.Sooner(w.leftOut, wait)
 }
 
-// LeftOut returns after which time the plan is to be made again, because a change is made again then that was undone; zero if none was.
+// LeftOut returns after which time the plan is to be made again, because a change is made again then that was undone;
+// zero if none was.
 func (w *Writing) LeftOut() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

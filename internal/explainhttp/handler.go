@@ -17,8 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// The paths where a [Handler] belongs, with all that is below. What a controller sees has a path of its own, so that the right to ask
-// why nothing happens does not include the contents of objects.
+// The paths where a [Handler] belongs, with all that is below. What a controller sees has a path of its own, so that
+// the right to ask why nothing happens does not include the contents of objects.
 const (
 	explainPath  = "/debug/explain"
 	snapshotPath = "/debug/snapshot"
@@ -137,7 +137,8 @@ func (h *Handler) explain(ctx context.Context, path []string, full bool) (any, e
 	return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
 }
 
-// tell returns what a controller has to tell of a key; if everything is asked for, also what there is now and what it would do.
+// tell returns what a controller has to tell of a key; if everything is asked for, also what there is now and what it
+// would do.
 func (h *Handler) tell(ctx context.Context, c Controller, key plan.Key, full bool) (any, error) {
 	for _, records := range c.Records {
 		last, ok := records.Get(key)
@@ -194,8 +195,8 @@ func (c Controller) overview() explained {
 	return e
 }
 
-// answersTo reports whether the controller is meant: by its name, its alias, a queue, or a kind of its objects, also in the
-// plural.
+// answersTo reports whether the controller is meant: by its name, its alias, a queue, or a kind of its objects, also
+// in the plural.
 func (c Controller) answersTo(asked string) bool {
 	if asked == c.Name || asked == c.Alias {
 		return true

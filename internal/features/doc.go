@@ -2,5 +2,6 @@
 //
 //	on, known := features.Default("PodDeletionCost")
 //
-// tells how a gate is that nobody has switched. [All] is for a command line, which lets users switch gates and emulate versions.
+// tells how a gate is that nobody has switched. [All] is for a command line, which lets users switch gates and
+// emulate versions.
 package features

@@ -14,8 +14,8 @@ import (
 //go:embed features.txt
 var text string
 
-// All returns what all gates were in each version, and which others must be on for one to be on. The head of features.txt describes the form
-// of what it reads.
+// All returns what all gates were in each version, and which others must be on for one to be on. The head of
+// features.txt describes the form of what it reads.
 func All() (map[featuregate.Feature]featuregate.VersionedSpecs, map[featuregate.Feature][]featuregate.Feature) {
 	specs, needs := map[featuregate.Feature]featuregate.VersionedSpecs{}, map[featuregate.Feature][]featuregate.Feature{}
 	for line := range strings.Lines(text) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Longest is the length of the longest file that is read, in bytes. Keys and certificates need less; who names another file is told
-// so.
+// Longest is the length of the longest file that is read, in bytes. Keys and certificates need less; who names
+// another file is told so.
 const Longest = 1 << 20
 
 // every is the time between two looks at a file.
@@ -55,8 +55,8 @@ func Open[T any](path string, parse func(content []byte) (T, error)) (*File[T], 
 // Fixed returns a File without a file, which always says the same.
 func Fixed[T any](value T) *File[T] { return &File[T]{value: value} }
 
-// Get returns what the file says, as of a few seconds ago at most. If it cannot be read or parsed any more, what it said before
-// stays.
+// Get returns what the file says, as of a few seconds ago at most. If it cannot be read or parsed any more, what it
+// said before stays.
 func (f *File[T]) Get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,8 @@ func (f *File[T]) Get() T {
 	return f.value
 }
 
-// Now returns what the file says at this moment. Like Get, it returns what the file said before if it cannot be read or parsed.
+// Now returns what the file says at this moment. Like Get, it returns what the file said before if it cannot be read
+// or parsed.
 func (f *File[T]) Now() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,8 +2,8 @@ package flagutil
 
 import "strings"
 
-// Closest returns the candidate that word was probably meant to be, or nothing. About one letter in four may be wrong; the
-// beginning of a name, of four letters at least, also counts as a slip.
+// Closest returns the candidate that word was probably meant to be, or nothing. About one letter in four may be
+// wrong; the beginning of a name, of four letters at least, also counts as a slip.
 func Closest(word string, candidates []string) (guess string) {
 	if len(word) > 64 {
 		return "" // no name is that long, and the comparison is quadratic

@@ -43,7 +43,8 @@ func NoneBlank(flag string, list []string) []error {
 	return nil
 }
 
-// Default returns what an option stands for that code has set, where zero says something: zero is the default, and a negative value is zero.
+// Default returns what an option stands for that code has set, where zero says something: zero is the default, and a
+// negative value is zero.
 func Default[T int32 | float32 | float64 | time.Duration](value, otherwise T) T {
 	if value == 0 {
 		return otherwise

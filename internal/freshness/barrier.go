@@ -12,16 +12,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Barrier is a read-your-writes barrier: what the caches must show before a key is reconciled again. The zero Barrier is
-// open. It is not safe for concurrent use.
+// Barrier is a read-your-writes barrier: what the caches must show before a key is reconciled again. The zero Barrier
+// is open. It is not safe for concurrent use.
 type Barrier struct {
 	versions map[schema.GroupVersionKind]string
 	changes  []change
 	refused  int // times in a row that the server has refused a write for a reason that the caches don't show
 }
 
-// change is something about an object that the caches must come to show: that it is gone or, with a version or a selector,
-// that it is different.
+// change is something about an object that the caches must come to show: that it is gone or, with a version or a
+// selector, that it is different.
 type change struct {
 	kind    schema.GroupVersionKind
 	key     plan.Key
@@ -48,9 +48,9 @@ func (b *Barrier) WaitForVersion(kind schema.GroupVersionKind, version string) {
 	}
 }
 
-// WaitForDeletion waits until the caches show that o is gone, or is being deleted. Deletions are tracked by uid, because
-// the answer to a deletion does not have to tell a version. Refused says that the server found another object than o under
-// its name: then there is an end to the waiting.
+// WaitForDeletion waits until the caches show that o is gone, or is being deleted. Deletions are tracked by uid,
+// because the answer to a deletion does not have to tell a version. Refused says that the server found another object
+// than o under its name: then there is an end to the waiting.
 func (b *Barrier) WaitForDeletion(kind schema.GroupVersionKind, o plan.Object, refused bool) {
 	c := change{kind: kind, key: plan.KeyOf(o), uid: o.GetUID()}
 	if refused {
@@ -66,8 +66,9 @@ func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 	})
 }
 
-// WaitForRemoval waits until the caches show that o is gone, of which a change has taken the last finalizer off. The answer to that has
-// the version of before. There is an end to the waiting, because it may also be that somebody has undone the change on its way.
+// WaitForRemoval waits until the caches show that o is gone, of which a change has taken the last finalizer off. The
+// answer to that has the version of before. There is an end to the waiting, because it may also be that somebody has
+// undone the change on its way.
 func (b *Barrier) WaitForRemoval(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
 		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),
@@ -99,8 +100,8 @@ func (b *Barrier) Empty() bool {
 type State struct {
 	Open    bool
 	Missing schema.GroupVersionKind // not open: a kind whose caches lack something
-	// Unverified: the caches have not come to show why the server refused a write, and are not waited for any longer. They
-	// have to be compared with the server before the next write.
+	// Unverified: the caches have not come to show why the server refused a write, and are not waited for any longer.
+	// They have to be compared with the server before the next write.
 	Unverified bool
 }
 

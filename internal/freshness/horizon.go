@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Horizon tells whether caches show all that was written before a moment. Each of them may lack something else. The methods are safe for
-// concurrent use.
+// Horizon tells whether caches show all that was written before a moment. Each of them may lack something else. The
+// methods are safe for concurrent use.
 type Horizon struct {
 	mu       sync.Mutex
 	versions map[schema.GroupVersionKind]string
@@ -21,7 +21,8 @@ func (h *Horizon) Set(versions map[schema.GroupVersionKind]string) {
 	h.versions = versions
 }
 
-// ShownBy reports whether the caches show all of it; false until it is known how far the server was. Once they do, they always will.
+// ShownBy reports whether the caches show all of it; false until it is known how far the server was. Once they do,
+// they always will.
 func (h *Horizon) ShownBy(caches Caches) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

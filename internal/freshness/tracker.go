@@ -33,8 +33,8 @@ type write struct {
 	term    int
 }
 
-// objectLock is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual time
-// (testing/synctest) a goroutine that waits for a mutex keeps the clock from moving on.
+// objectLock is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual
+// time (testing/synctest) a goroutine that waits for a mutex keeps the clock from moving on.
 type objectLock struct {
 	turn  chan struct{}
 	users int
@@ -54,8 +54,8 @@ func NewTracker() *Tracker {
 	}
 }
 
-// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own (see [Tracker.Own]), but an object in a
-// cache that does not show it is still outdated.
+// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own (see
+// [Tracker.Own]), but an object in a cache that does not show it is still outdated.
 func (t *Tracker) BeginTerm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +98,8 @@ func (t *Tracker) DeletedAmong(n int, object func(position int) plan.Object) (po
 	return positions
 }
 
-// Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if
-// there is none. The caches are asked, too, because writes that they show are swept.
+// Outdated returns the version that this process has written since o was observed, or that a cache shows since then;
+// "" if there is none. The caches are asked, too, because writes that they show are swept.
 func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	t.mu.Lock()
 	w, ok := t.written[o.GetUID()]
@@ -115,9 +115,10 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	return now.GetResourceVersion()
 }
 
-// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
-// What it wrote in an earlier term counts as the write of another process, because others may have changed what it depends on since. Of a version that a
-// watch shows before the answer to the write has come, this is not known yet, and the answer is no.
+// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows,
+// or a later one. What it wrote in an earlier term counts as the write of another process, because others may have
+// changed what it depends on since. Of a version that a watch shows before the answer to the write has come, this is
+// not known yet, and the answer is no.
 func (t *Tracker) Own(o plan.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +148,8 @@ func (t *Tracker) sweep() {
 	t.sweepAt = max(sweepSize, 2*(len(t.written)+len(t.deleted)))
 }
 
-// Lock makes writers of one object take turns within this process, so that they never conflict with one another. It fails if ctx ends before it is
-// the caller's turn.
+// Lock makes writers of one object take turns within this process, so that they never conflict with one another. It
+// fails if ctx ends before it is the caller's turn.
 func (t *Tracker) Lock(ctx context.Context, uid types.UID) (unlock func(), err error) {
 	t.mu.Lock()
 	l := t.locks[uid]
@@ -180,7 +181,8 @@ type Caches struct {
 	stores map[schema.GroupVersionKind][]cache.Store
 }
 
-// Add adds a store as a cache of the kind, unless it is there. It is called before the caches are used, not while they are.
+// Add adds a store as a cache of the kind, unless it is there. It is called before the caches are used, not while
+// they are.
 func (c *Caches) Add(kind schema.GroupVersionKind, store cache.Store) (added bool) {
 	if slices.Contains(c.stores[kind], store) {
 		return false // the controller has two watches of it
@@ -230,8 +232,8 @@ func (t *Tracker) Remove(kind schema.GroupVersionKind, store cache.Store) {
 	t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
 }
 
-// Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its own
-// writes, so it must not start. The caches have been filled.
+// Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its
+// own writes, so it must not start. The caches have been filled.
 func (c Caches) Usable() error {
 	for kind, stores := range c.stores {
 		for _, store := range stores {

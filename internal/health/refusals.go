@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// refusedFor is how long the API server must have refused something for that to be no passing state, as while it starts.
+	// refusedFor is how long the API server must have refused something for that to be no passing state, as while it
+	// starts.
 	refusedFor = 10 * time.Second
 	// refusalAge is how old the last refusal may be; it is longer than the longest pause between two tries (CI-13).
 	refusalAge = 2 * time.Minute
@@ -22,7 +23,8 @@ const (
 	refusalLogEvery = 10 * time.Minute
 )
 
-// Refusals are what the API server refuses for want of a valid identity (401) or a right (403). The zero value is ready for use.
+// Refusals are what the API server refuses for want of a valid identity (401) or a right (403). The zero value is
+// ready for use.
 type Refusals struct {
 	mu   sync.Mutex
 	seen map[request]refusal
@@ -42,7 +44,8 @@ func (f refusal) lasts() bool {
 	return f.last.Sub(f.first) >= refusedFor && time.Since(f.last) <= refusalAge
 }
 
-// Of returns an error that names what has been refused about the resource (with its group, as "pods" or "deployments.apps") for a while and until now.
+// Of returns an error that names what has been refused about the resource (with its group, as "pods" or
+// "deployments.apps") for a while and until now.
 func (r *Refusals) Of(resource string) error {
 	return r.those(func(q request) bool { return q.resource == resource })
 }

@@ -55,8 +55,8 @@ func ensureAccount(ctx context.Context, root kubernetes.Interface, account strin
 	return nil
 }
 
-// ensureNamespace creates the namespace of the service accounts if it is missing. It reports nothing: the right to do so
-// is commonly not given (RB-12), and where the namespace was needed, creating the account fails and says so.
+// ensureNamespace creates the namespace of the service accounts if it is missing. It reports nothing: the right to do
+// so is commonly not given (RB-12), and where the namespace was needed, creating the account fails and says so.
 func ensureNamespace(ctx context.Context, root kubernetes.Interface) {
 	client := root.CoreV1().Namespaces()
 	if _, err := client.Get(ctx, accountNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -84,8 +84,8 @@ func (b *Builder) requestToken(ctx context.Context, root kubernetes.Interface, a
 	if answer.Status.Token == "" {
 		return "", 0, errors.New("the server answered without a token")
 	}
-	// The server says it twice, as a span and as a time. The span may be missing; the time is by the server's clock, and
-	// ours may differ. The shorter of the two is safe either way.
+	// The server says it twice, as a span and as a time. The span may be missing; the time is by the server's clock,
+	// and ours may differ. The shorter of the two is safe either way.
 	lifetime := time.Until(answer.Status.ExpirationTimestamp.Time)
 	if s := answer.Spec.ExpirationSeconds; s != nil && *s > 0 {
 		lifetime = min(lifetime, time.Duration(*s)*time.Second)

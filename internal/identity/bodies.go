@@ -16,9 +16,9 @@ import (
 // masked stands in the log for a body that nobody may read there.
 const masked = "<masked>"
 
-// WithoutBodies returns the logger without the bodies of requests and answers that client-go writes to it from verbosity 8 on.
-// Client-go logs them where nothing tells what they are about, tokens and Secrets too. All clients made by a [Builder] log
-// bodies themselves, and mask those.
+// WithoutBodies returns the logger without the bodies of requests and answers that client-go writes to it from
+// verbosity 8 on. Client-go logs them where nothing tells what they are about, tokens and Secrets too. All clients
+// made by a [Builder] log bodies themselves, and mask those.
 func WithoutBodies(logger klog.Logger) klog.Logger {
 	sink := logger.GetSink()
 	if _, ok := sink.(*bodyless); ok || sink == nil {
@@ -88,8 +88,8 @@ func (l *bodyLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// secret reports whether bodies at the path may hold Secrets or tokens: those of service accounts, and those that the API
-// server is asked about.
+// secret reports whether bodies at the path may hold Secrets or tokens: those of service accounts, and those that the
+// API server is asked about.
 func secret(path string) bool {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {

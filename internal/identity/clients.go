@@ -47,12 +47,14 @@ type Options struct {
 	// ServiceAccounts gives each controller the identity of its service account (CLI-25, CI-20..23).
 	ServiceAccounts bool
 
-	// MayWrite, if set, is asked just before a write of a controller leaves the process, after the wait for the limiter
-	// and the token, with the namespace that it is about, "" for what belongs to the cluster. On false the write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check
-	// that a controller makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
+	// MayWrite, if set, is asked just before a write of a controller leaves the process, after the wait for the
+	// limiter and the token, with the namespace that it is about, "" for what belongs to the cluster. On false the
+	// write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check that a controller
+	// makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
 	MayWrite func(namespace string) bool
 
-	// BeforeWrite, if set, is waited for before MayWrite is asked. If it returns an error, the write is not sent and fails with that.
+	// BeforeWrite, if set, is waited for before MayWrite is asked. If it returns an error, the write is not sent and
+	// fails with that.
 	BeforeWrite func(ctx context.Context) error
 
 	// Clock, if set, is told what time it is by all answers.
@@ -137,8 +139,8 @@ func (b *Builder) Lease(renewDeadline time.Duration) *rest.Config {
 	return c
 }
 
-// RootController returns the configuration of the client of a controller that always has the root identity (TOK-1). The name is
-// the last part of its user agent.
+// RootController returns the configuration of the client of a controller that always has the root identity (TOK-1).
+// The name is the last part of its user agent.
 func (b *Builder) RootController(name string) *rest.Config {
 	return b.config(name, func() *rest.Config { return b.guard(b.prepare(shallow(b.base), name)) })
 }
@@ -177,9 +179,10 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 		c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst)
 	}
 	if settings, err := rest.TLSConfigFor(c); err == nil && settings == nil && c.Dial == nil {
-		// Without TLS settings (plain HTTP, or the system's certificates) client-go falls back to http.DefaultTransport. It
-		// keeps two idle connections per host, so that of a burst of parallel writes nearly all would dial, use and drop
-		// one, and over HTTP/2 it never notices a silent one. A Dial function makes client-go build a proper transport.
+		// Without TLS settings (plain HTTP, or the system's certificates) client-go falls back to
+		// http.DefaultTransport. It keeps two idle connections per host, so that of a burst of parallel writes nearly
+		// all would dial, use and drop one, and over HTTP/2 it never notices a silent one. A Dial function makes
+		// client-go build a proper transport.
 		c.Dial = dial(30 * time.Second)
 	}
 	return c

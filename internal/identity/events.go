@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// similarEvents is for how many objects and messages it is remembered which events they have had, to count, merge and limit
-// them (CI-42 to CI-44). Client-go's own 4096 would take 6.6 MB for each controller once they are reached.
+// similarEvents is for how many objects and messages it is remembered which events they have had, to count, merge and
+// limit them (CI-42 to CI-44). Client-go's own 4096 would take 6.6 MB for each controller once they are reached.
 const similarEvents = 2048
 
 // eventBuffers hold the events of one component that wait to be written, those of one object always in the same one.
@@ -32,9 +32,10 @@ const eventTimeout = 30 * time.Second
 // NewRecorder returns a recorder of events of that component (CI-40), and the function that ends it. Events are logged
 // as "Event occurred" at the given verbosity: 3 for controllers, 0 for the leader events (CI-46).
 //
-// Recording never blocks and never fails (CI-45): events wait in buffers of 1000, and what does not fit is dropped. They
-// are written one after the other, so that they leave the server free for what they are about. Aggregation, counting,
-// spam filter and retries are client-go's own, with its defaults but for similarEvents; they are those of CI-41 to CI-45.
+// Recording never blocks and never fails (CI-45): events wait in buffers of 1000, and what does not fit is dropped.
+// They are written one after the other, so that they leave the server free for what they are about. Aggregation,
+// counting, spam filter and retries are client-go's own, with its defaults but for similarEvents; they are those of
+// CI-41 to CI-45.
 //
 // The end of ctx ends the recorder too. Either way no goroutine stays behind, and nothing waits for the server: events
 // that have not been written by then are lost.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// mostPatience bounds what a server may ask for by Retry-After. Client-go sleeps for as long, and an aggregated API server may ask for a day.
+// mostPatience bounds what a server may ask for by Retry-After. Client-go sleeps for as long, and an aggregated API
+// server may ask for a day.
 const mostPatience = time.Minute
 
 // patience bounds the waits that servers ask for.

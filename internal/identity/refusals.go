@@ -15,8 +15,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/health"
 )
 
-// Refusals notes what the API server refuses of single objects; what it refuses of lists and watches is known to the caches. The zero
-// value is ready for use.
+// Refusals notes what the API server refuses of single objects; what it refuses of lists and watches is known to the
+// caches. The zero value is ready for use.
 type Refusals struct{ health.Refusals }
 
 // Wrap is a wrapper for the transport of a client whose refusals count.
@@ -24,7 +24,8 @@ func (r *Refusals) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &refusalObserver{next, r, false}
 }
 
-// WrapWrites is Wrap for a client of which only writes count: some of what it reads is served by others than the API server.
+// WrapWrites is Wrap for a client of which only writes count: some of what it reads is served by others than the API
+// server.
 func (r *Refusals) WrapWrites(next http.RoundTripper) http.RoundTripper {
 	return &refusalObserver{next, r, true}
 }
@@ -39,8 +40,9 @@ func (r *Refusals) note(of *http.Request, answer *http.Response) {
 	}
 }
 
-// refused tells whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to writes, as when a
-// quota is exhausted, and webhooks answer what they like; that is about the object. Only the text tells the two apart.
+// refused tells whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to
+// writes, as when a quota is exhausted, and webhooks answer what they like; that is about the object. Only the text
+// tells the two apart.
 func refused(of *http.Request, answer *http.Response) bool {
 	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
 		return false
@@ -55,9 +57,10 @@ func refused(of *http.Request, answer *http.Response) bool {
 	return ok && status.Reason == metav1.StatusReasonForbidden && lacksRight(of.URL.Path, status.Message)
 }
 
-// lacksRight reports whether the API server says that a user lacks the right to a request. It does so about the resource and the name in the
-// path, so that a new object, which has no name there yet, cannot forge it by its name. What admission says of an object goes on otherwise,
-// and quotes users of the cluster, who write there what they like.
+// lacksRight reports whether the API server says that a user lacks the right to a request. It does so about the
+// resource and the name in the path, so that a new object, which has no name there yet, cannot forge it by its name.
+// What admission says of an object goes on otherwise, and quotes users of the cluster, who write there what they
+// like.
 func lacksRight(path, message string) bool {
 	group, parts := split(path)
 	if parts = ofNamespace(parts); len(parts) == 1 {
@@ -146,7 +149,8 @@ func resourceOf(path string) string {
 	return resource
 }
 
-// namespaceOf returns the namespace that a request is about, or the name of the Namespace; "" if it is about the whole cluster.
+// namespaceOf returns the namespace that a request is about, or the name of the Namespace; "" if it is about the
+// whole cluster.
 func namespaceOf(path string) string {
 	if _, parts := split(path); parts[0] == "namespaces" && len(parts) > 1 {
 		return parts[1]

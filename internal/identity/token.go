@@ -26,8 +26,8 @@ type token struct {
 	life    time.Duration // after fetched, do not use it any more
 }
 
-// age is how old the token is, by the clock that says more: the monotonic one stands still while a machine is suspended,
-// and the other one may be set back.
+// age is how old the token is, by the clock that says more: the monotonic one stands still while a machine is
+// suspended, and the other one may be set back.
 func (t *token) age(now time.Time) time.Duration {
 	return max(now.Sub(t.fetched), now.Round(0).Sub(t.fetched.Round(0)))
 }
@@ -68,8 +68,8 @@ func (s *tokenSource) get(ctx context.Context) (*token, error) {
 	return s.fetch(ctx)
 }
 
-// renewed returns a new token, or the old one, which is still good: then nobody needs to wait for another's attempt, and
-// a failure is no reason to fail the request, nor to try again with each one that follows.
+// renewed returns a new token, or the old one, which is still good: then nobody needs to wait for another's attempt,
+// and a failure is no reason to fail the request, nor to try again with each one that follows.
 func (s *tokenSource) renewed(ctx context.Context, old *token) *token {
 	select {
 	case s.turn <- struct{}{}:
@@ -117,8 +117,8 @@ func (s *tokenSource) fetch(ctx context.Context) (*token, error) {
 
 // try asks for a token once and keeps it.
 func (s *tokenSource) try(ctx context.Context) (*token, error) {
-	// The request that waits for the token ends this one, but its values stay behind: among them can be hooks that trace
-	// the connection of that request alone.
+	// The request that waits for the token ends this one, but its values stay behind: among them can be hooks that
+	// trace the connection of that request alone.
 	own, cancel := context.WithTimeout(klog.NewContext(context.Background(), klog.FromContext(ctx)), tokenTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()

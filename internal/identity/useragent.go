@@ -8,8 +8,8 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// userAgent returns `<component>/<version> (<os>/<arch>) kubernetes/<commit>/<name>` (CI-1). The version is that of this
-// build, without a pre-release part, as client-go writes it.
+// userAgent returns `<component>/<version> (<os>/<arch>) kubernetes/<commit>/<name>` (CI-1). The version is that of
+// this build, without a pre-release part, as client-go writes it.
 func userAgent(component, name string) string {
 	v := version.Get()
 	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s/%s",

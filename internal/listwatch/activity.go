@@ -71,8 +71,8 @@ func (a *Activity) LastActivity() time.Time {
 }
 
 // Stalled returns an error if for longer than bound the server has sent nothing and no request has begun or failed: a
-// watch is open without events, or no watch is open and none is attempted. An API server that cannot be reached does not
-// make a watch stalled, because requests go on to fail.
+// watch is open without events, or no watch is open and none is attempted. An API server that cannot be reached does
+// not make a watch stalled, because requests go on to fail.
 func (a *Activity) Stalled(bound time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,9 +86,9 @@ func (a *Activity) Stale(bound time.Duration) error {
 	return a.silence(time.Time{}, bound)
 }
 
-// silence compares the time since the last activity, or since the given time if that is later, with the bound. Before the
-// first request nothing is expected. Nor is anything expected on an open watch of a server that has never sent a bookmark,
-// until that watch is to end.
+// silence compares the time since the last activity, or since the given time if that is later, with the bound. Before
+// the first request nothing is expected. Nor is anything expected on an open watch of a server that has never sent a
+// bookmark, until that watch is to end.
 func (a *Activity) silence(since time.Time, bound time.Duration) error {
 	now := time.Now()
 	for _, t := range []time.Time{a.first, a.received} {
@@ -115,8 +115,8 @@ func (a *Activity) attempt() {
 	}
 }
 
-// Refused returns an error if the API server has refused to list or to watch for a while and until now: the identity is not valid, or
-// lacks a right.
+// Refused returns an error if the API server has refused to list or to watch for a while and until now: the identity
+// is not valid, or lacks a right.
 func (a *Activity) Refused() error { return a.refusals.Any() }
 
 // track returns the function, which lists or watches, such that its calls and their results are noted.

@@ -20,9 +20,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
-// NewClient returns a client for informers. Of answers in protobuf it decodes only what the projection keeps, so that whole
-// pods and managedFields never exist in this process. Answers in JSON are decoded whole. The client must not be used to
-// write back what it has read.
+// NewClient returns a client for informers. Of answers in protobuf it decodes only what the projection keeps, so that
+// whole pods and managedFields never exist in this process. Answers in JSON are decoded whole. The client must not be
+// used to write back what it has read.
 func NewClient(config *rest.Config, p *projection.Projection) (*Client, error) {
 	c := &Client{config: config, projection: p, liveness: NewLiveness()}
 	var err error
@@ -53,7 +53,8 @@ type Client struct {
 // FollowAPIs sets what knows which APIs may be missing. It must be called before anything is listed.
 func (c *Client) FollowAPIs(a *apis.APIs) { c.apis = a }
 
-// Gate returns what holds back a cache of the resource while that is not served, by the name of the cache; nil if nobody follows the resource.
+// Gate returns what holds back a cache of the resource while that is not served, by the name of the cache; nil if
+// nobody follows the resource.
 func (c *Client) Gate(resource schema.GroupVersionResource, name string) *apis.Gate {
 	return c.apis.Gate(resource, name)
 }
@@ -93,14 +94,14 @@ func (c *Client) json(group schema.GroupVersion, codec runtime.NegotiatedSeriali
 	return rest.RESTClientForConfigAndClient(&own, c.http)
 }
 
-// ListWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields matches; all if it
-// is empty. The name is that of the cache in health checks.
+// ListWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields
+// matches; all if it is empty. The name is that of the cache in health checks.
 func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector, name string) (*cache.ListWatch, error) {
 	return c.listWatch(c.source(kind, resource, name), kind, resource, selector)
 }
 
-// Pods returns what lists and watches pods by other functions than [Client.ListWatch]. A convert function is applied to the events of
-// watches.
+// Pods returns what lists and watches pods by other functions than [Client.ListWatch]. A convert function is applied
+// to the events of watches.
 func (c *Client) Pods(list listFunc, watches watchFunc, convert func(watch.Event) watch.Event) *cache.ListWatch {
 	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"), "pods"), list, watches, convert)
 }

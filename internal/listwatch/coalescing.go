@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A coalescing connection is read every coalesceEvery at most, and then all at once. Most of what a small event costs is being woken for
-// it: hundreds of events a second cost several times less in portions.
+// A coalescing connection is read every coalesceEvery at most, and then all at once. Most of what a small event costs
+// is being woken for it: hundreds of events a second cost several times less in portions.
 const (
 	coalesceEvery = 100 * time.Millisecond
 	// A connection that is younger is read at once, so that a first list is not late.
@@ -19,8 +19,8 @@ const (
 	portion = 64 << 10
 )
 
-// coalescing returns the configuration with a coalescing connection of its own. A configuration that brings its own transport is left as
-// it is.
+// coalescing returns the configuration with a coalescing connection of its own. A configuration that brings its own
+// transport is left as it is.
 func coalescing(config *rest.Config) *rest.Config {
 	own := *config
 	dial := own.Dial

@@ -28,10 +28,11 @@ func (a *Activity) listed(version string) {
 	a.version = version
 }
 
-// Continuous waits until the API server is known to be where the watches have left it, and is to be called before each write. After a watch
-// was cut, the next server that answers may be one whose storage was restored from a backup: what was planned before is then wrong, and
-// a watch that is opened anew tells so only after its pause. One consistent read tells it at once. It returns nil without a request while no watch was cut,
-// the error of the read if nobody answers. If the server has gone back, it waits for the end of the term.
+// Continuous waits until the API server is known to be where the watches have left it, and is to be called before
+// each write. After a watch was cut, the next server that answers may be one whose storage was restored from a
+// backup: what was planned before is then wrong, and a watch that is opened anew tells so only after its pause. One
+// consistent read tells it at once. It returns nil without a request while no watch was cut, the error of the read if
+// nobody answers. If the server has gone back, it waits for the end of the term.
 func (c *Client) Continuous(ctx context.Context) error {
 	l := c.liveness
 	if l.proved.Load() == l.cuts.Load() {
@@ -57,7 +58,8 @@ func (c *Client) Continuous(ctx context.Context) error {
 // proofTimeout is how long the read of one resource may take before another one is read.
 const proofTimeout = 3 * time.Second
 
-// prove compares the version that was reached last with where the server is. A resource that cannot be read is no proof, so the next one is asked.
+// prove compares the version that was reached last with where the server is. A resource that cannot be read is no
+// proof, so the next one is asked.
 func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 	for _, s := range l.reached() {
 		limited, cancel := context.WithTimeout(ctx, proofTimeout)

@@ -22,8 +22,8 @@ type Custom struct {
 	Resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
 }
 
-// ListWatch returns what lists and watches the objects of a kind, in JSON. They come whole, with their kind, which client-go would
-// take off.
+// ListWatch returns what lists and watches the objects of a kind, in JSON. They come whole, with their kind, which
+// client-go would take off.
 func (c *Custom) ListWatch(client *Client, kind schema.GroupVersionKind, resource schema.GroupVersionResource, name, selector string) (*cache.ListWatch, error) {
 	listKind := kind.GroupVersion().WithKind(kind.Kind + "List")
 	codec, err := c.codec(kind, listKind)

@@ -12,12 +12,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// resetAfter is how long there must have been no error for the count of failures to begin anew. It is longer than the longest
-// pause between two attempts (CI-13).
+// resetAfter is how long there must have been no error for the count of failures to begin anew. It is longer than the
+// longest pause between two attempts (CI-13).
 const resetAfter = 2 * time.Minute
 
-// SetWatchErrorHandler lets the informer log errors of lists and watches in one line each, and only the 1st, 2nd, 4th, 8th, ...
-// failure in a row, because all caches fail at once when the API server does. It must be called before the informer starts.
+// SetWatchErrorHandler lets the informer log errors of lists and watches in one line each, and only the 1st, 2nd,
+// 4th, 8th, ... failure in a row, because all caches fail at once when the API server does. It must be called before
+// the informer starts.
 func SetWatchErrorHandler(informer cache.SharedIndexInformer) error {
 	var limiter errorLimiter
 	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {

@@ -20,9 +20,9 @@ type FeedHandler interface {
 	OnDelete(metav1.Object)
 }
 
-// Feed lists and watches the objects of a kind until ctx ends. It decodes what the projection of the client keeps, and stores nothing, so
-// that the handler can have the only copy of what it needs. Lists and watches that fail are retried. A list is never older than what
-// the handler knows.
+// Feed lists and watches the objects of a kind until ctx ends. It decodes what the projection of the client keeps,
+// and stores nothing, so that the handler can have the only copy of what it needs. Lists and watches that fail are
+// retried. A list is never older than what the handler knows.
 func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource, h FeedHandler) error {
 	example, err := scheme.Scheme.New(kind)
 	if err != nil {

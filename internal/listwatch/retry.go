@@ -22,9 +22,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/paging"
 )
 
-// Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
-// between these bounds. client-go's own pauses grow to a minute and cannot be configured: after an API server was away for
-// half a minute, caches would be stale for another minute.
+// Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that
+// double between these bounds. client-go's own pauses grow to a minute and cannot be configured: after an API server
+// was away for half a minute, caches would be stale for another minute.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -51,8 +51,9 @@ func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func
 	}
 }
 
-// transient reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot answer at
-// the moment. A watch with initial events is not retried after an answer of the server, because client-go then tries a list.
+// transient reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot
+// answer at the moment. A watch with initial events is not retried after an answer of the server, because client-go
+// then tries a list.
 func transient(err error, o metav1.ListOptions) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -65,7 +66,8 @@ func transient(err error, o metav1.ListOptions) bool {
 	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
 }
 
-// retryAfter is how long the server asks to wait, but at most [LongestRefusal]: an aggregated API server may ask for a day.
+// retryAfter is how long the server asks to wait, but at most [LongestRefusal]: an aggregated API server may ask for
+// a day.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return min(time.Duration(seconds)*time.Second, LongestRefusal)
@@ -84,8 +86,8 @@ type Source struct {
 	errors errorLimiter
 }
 
-// New returns a ListWatch that retries and whose activity is noted. A convert function that is not nil is applied to the events of
-// watches.
+// New returns a ListWatch that retries and whose activity is noted. A convert function that is not nil is applied to
+// the events of watches.
 func New[L runtime.Object](
 	s *Source, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,

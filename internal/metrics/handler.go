@@ -15,7 +15,8 @@ import (
 // Handler serves all metrics of the process, as Prometheus text or OpenMetrics, whichever is asked for (MH-8).
 func Handler() http.Handler { return serve(prometheus.GathererFunc(gather)) }
 
-// gather returns all metrics but the version of a cache that has read nothing yet, which client-go gives as 0 (MEND-36).
+// gather returns all metrics but the version of a cache that has read nothing yet, which client-go gives as 0
+// (MEND-36).
 func gather() ([]*dto.MetricFamily, error) {
 	all, err := legacyregistry.DefaultGatherer.Gather()
 	at := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "informer_store_resource_version" })

@@ -102,8 +102,8 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 	}
 }
 
-// Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics are those of
-// the first.
+// Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics
+// are those of the first.
 func (m *Metrics) Register(own ...metrics.Registerable) (unregister func()) {
 	var registered []metrics.Registerable
 	for _, one := range own {

@@ -22,8 +22,8 @@ func Ready(n *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// ReadyChanged returns when a node has become ready or not ready, as its status says. A node without the condition has not
-// been ready since it was created.
+// ReadyChanged returns when a node has become ready or not ready, as its status says. A node without the condition
+// has not been ready since it was created.
 func ReadyChanged(n *corev1.Node) time.Time {
 	if c := Condition(n, corev1.NodeReady); c != nil {
 		return c.LastTransitionTime.Time

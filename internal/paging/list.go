@@ -18,8 +18,8 @@ type List struct {
 	seen  map[[sha256.Size]byte]bool // tokens, by their sums: a server may make them long
 }
 
-// Next notes the token with which a page ends; empty for the last one. It returns an error if the list is not to be followed any further: the token is
-// one of those before, or there were too many pages.
+// Next notes the token with which a page ends; empty for the last one. It returns an error if the list is not to be
+// followed any further: the token is one of those before, or there were too many pages.
 func (l *List) Next(token string) error {
 	if l.pages++; token == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Informer is an informer whose event handlers and index functions end no process. What an index function could not place is not taken for absent: see
-// [Informer.Sound].
+// Informer is an informer whose event handlers and index functions end no process. What an index function could not
+// place is not taken for absent: see [Informer.Sound].
 type Informer struct {
 	cache.SharedIndexInformer
 	unplaced *unplaced
@@ -53,9 +53,9 @@ func (i Informer) AddIndexers(indexers cache.Indexers) error {
 	return i.SharedIndexInformer.AddIndexers(safe)
 }
 
-// Sound returns an error if an object of the namespace that is in the cache is missing from an index, because its function has panicked over it.
-// The empty namespace stands for all, and the empty index for any. Whoever takes a lookup for complete asks before, as to take such an object for absent
-// may be to create it again and again.
+// Sound returns an error if an object of the namespace that is in the cache is missing from an index, because its
+// function has panicked over it. The empty namespace stands for all, and the empty index for any. Whoever takes a
+// lookup for complete asks before, as to take such an object for absent may be to create it again and again.
 func (i Informer) Sound(index, namespace string) error {
 	for _, key := range i.unplaced.keys(index, namespace) {
 		if _, exists, err := i.GetIndexer().GetByKey(key); err == nil && exists {
@@ -101,8 +101,8 @@ type version struct {
 	of        string
 }
 
-// indexFunc returns the index function, of which a panic leaves a version of an object out. When it is asked what the index has of that version, to
-// take it off, the answer is nothing.
+// indexFunc returns the index function, of which a panic leaves a version of an object out. When it is asked what the
+// index has of that version, to take it off, the answer is nothing.
 func (u *unplaced) indexFunc(index string, f cache.IndexFunc) cache.IndexFunc {
 	return func(o any) (values []string, err error) {
 		if u.some.Load() && u.has(index, o) {

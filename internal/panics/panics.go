@@ -34,7 +34,8 @@ func Total() int64 { return total.Load() }
 // Observe has a function called for each panic from now on, for metrics. There is one in a process.
 func Observe(f func(Place)) { observer.Store(&f) }
 
-// Contain is deferred around work for one object, which may hold no lock when it panics that it does not release by defer.
+// Contain is deferred around work for one object, which may hold no lock when it panics that it does not release by
+// defer.
 func Contain(where Place, o any) {
 	if cause := recover(); cause != nil {
 		note(where, o, cause)

@@ -9,8 +9,8 @@ import (
 
 // compactInformer is an informer of pods whose cache has compact pods. Whoever uses it sees pods.
 //
-// Its objects are transformed before it gets them. An informer itself would transform the initial events of a watch twice, and all
-// pods would exist twice for a while.
+// Its objects are transformed before it gets them. An informer itself would transform the initial events of a watch
+// twice, and all pods would exist twice for a while.
 type compactInformer struct {
 	cache.SharedIndexInformer
 	interner *interner

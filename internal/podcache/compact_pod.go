@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// compactPod is a pod as its cache stores it. A corev1.Pod takes 1280 bytes. After projection most of them are empty, and most of
-// the rest is equal in all pods of a controller. So a compactPod has the fields that differ from pod to pod, and points to the rest,
-// which pods share.
+// compactPod is a pod as its cache stores it. A corev1.Pod takes 1280 bytes. After projection most of them are empty,
+// and most of the rest is equal in all pods of a controller. So a compactPod has the fields that differ from pod to
+// pod, and points to the rest, which pods share.
 type compactPod struct {
 	metav1.ObjectMeta
 	spec   *corev1.PodSpec   // without the fields below
@@ -51,8 +51,8 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 	return c
 }
 
-// pack copies texts into one piece of memory. What was decoded beside them is garbage soon; texts that stay would keep the blocks of
-// memory in use that they share with it.
+// pack copies texts into one piece of memory. What was decoded beside them is garbage soon; texts that stay would
+// keep the blocks of memory in use that they share with it.
 func pack(texts ...*string) {
 	n := 0
 	for _, t := range texts {
@@ -69,7 +69,8 @@ func pack(texts ...*string) {
 	}
 }
 
-// expand returns the pod, whose parts belong to the cache. It stays in memory until the garbage collection after its last use.
+// expand returns the pod, whose parts belong to the cache. It stays in memory until the garbage collection after its
+// last use.
 func (c *compactPod) expand() *corev1.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,9 +19,10 @@ func Transform(project cache.TransformFunc) cache.TransformFunc {
 	return newInterner(project).transform
 }
 
-// transform projects an object before it is cached, and interns its parts: equal parts of several objects are held once.
-// Pods of one controller share their labels, owner references and containers, a Deployment and its ReplicaSets the parts of
-// their templates that are equal, and all pods share strings. This is safe because nobody writes to objects of a cache.
+// transform projects an object before it is cached, and interns its parts: equal parts of several objects are held
+// once. Pods of one controller share their labels, owner references and containers, a Deployment and its ReplicaSets
+// the parts of their templates that are equal, and all pods share strings. This is safe because nobody writes to
+// objects of a cache.
 //
 // It is a cache.TransformFunc and never fails, like the function that projects.
 func (i *interner) transform(o any) (any, error) {
@@ -68,16 +69,16 @@ func newInterner(project cache.TransformFunc) *interner {
 	}
 }
 
-// podParts are the parts of the last pod of a controller. The next one shares those that are equal. They are large if somebody likes, so they
-// are remembered for as long as the caches have them.
+// podParts are the parts of the last pod of a controller. The next one shares those that are equal. They are large if
+// somebody likes, so they are remembered for as long as the caches have them.
 type podParts struct {
 	about  weak.Pointer[metav1.ObjectMeta]
 	spec   weak.Pointer[corev1.PodSpec] // as in compactPod
 	status weak.Pointer[corev1.PodStatus]
 }
 
-// internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns the parts of the
-// last pod of the same controller.
+// internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns
+// the parts of the last pod of the same controller.
 func (i *interner) internPod(p *corev1.Pod) *podParts {
 	for _, text := range []*string{&p.Namespace, &p.Spec.NodeName, &p.Spec.Subdomain, (*string)(&p.Status.Phase), &p.Status.Reason} {
 		*text = i.intern(*text)
@@ -120,8 +121,8 @@ func (i *interner) internPod(p *corev1.Pod) *podParts {
 	return last
 }
 
-// same returns the first value if the second one is equal to it, and otherwise a copy of the second. It compares all fields, so that it
-// stays right when more of them are kept.
+// same returns the first value if the second one is equal to it, and otherwise a copy of the second. It compares all
+// fields, so that it stays right when more of them are kept.
 func same[T any](have, want *T) *T {
 	if have != nil && reflect.DeepEqual(have, want) {
 		return have
@@ -142,9 +143,10 @@ func (i *interner) intern(t string) string {
 	return t
 }
 
-// internTemplate lets a template share its equal parts with the last template of the same Deployment. Of a container that
-// differs, it shares the fields that are equal. Lists of containers are copied before they are changed, because they may be
-// shared already. What is remembered is the template of the Deployment, or of a ReplicaSet while there is none: those go.
+// internTemplate lets a template share its equal parts with the last template of the same Deployment. Of a container
+// that differs, it shares the fields that are equal. Lists of containers are copied before they are changed, because
+// they may be shared already. What is remembered is the template of the Deployment, or of a ReplicaSet while there is
+// none: those go.
 func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec, own bool) {
 	last, _ := i.templates.get(owner)
 	model := last.Value()
@@ -171,8 +173,8 @@ func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec, ow
 	}
 }
 
-// shareWithin lets the containers of a template share equal fields, such as resources and mounts. It gives up the room that
-// decoders leave in lists.
+// shareWithin lets the containers of a template share equal fields, such as resources and mounts. It gives up the
+// room that decoders leave in lists.
 func shareWithin(s *corev1.PodSpec) {
 	s.Volumes, s.Containers, s.InitContainers = slices.Clone(s.Volumes), slices.Clone(s.Containers), slices.Clone(s.InitContainers)
 	for _, list := range [][]corev1.Container{s.Containers, s.InitContainers} {
@@ -182,7 +184,8 @@ func shareWithin(s *corev1.PodSpec) {
 	}
 }
 
-// shareLabels lets the labels of an object, its selector and its template share a map, where they are equal. Most often they are.
+// shareLabels lets the labels of an object, its selector and its template share a map, where they are equal. Most
+// often they are.
 func shareLabels(own *map[string]string, selector *metav1.LabelSelector, t *corev1.PodTemplateSpec) {
 	if selector == nil {
 		return

@@ -40,9 +40,9 @@ func NewInformer(
 	return compactInformer{informer, shared}, informer.GetIndexer()
 }
 
-// podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache
-// has the pod in the same version, that object is used again: a list that is repeated, for example after a watch has expired,
-// does not take the memory of all pods once more.
+// podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache has
+// the pod in the same version, that object is used again: a list that is repeated, for example after a watch has
+// expired, does not take the memory of all pods once more.
 type podSource struct {
 	rest     rest.Interface // with the decoder for what is watched
 	mask     *projection.Mask
@@ -61,8 +61,8 @@ func newPodSource(c *listwatch.Client) (s podSource, err error) {
 	return s, err
 }
 
-// list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may have all
-// pods of the cluster in one answer, because servers ignore the limit when they answer from memory.
+// list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may
+// have all pods of the cluster in one answer, because servers ignore the limit when they answer from memory.
 func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	body, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
 	if err != nil {

@@ -11,26 +11,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Protobuf of the Kubernetes API is, after a magic, a runtime.Unknown with the object in it. All encoders write the type
-// first, then the object, then the encoding and the content type, both empty and both there (or neither).
+// Protobuf of the Kubernetes API is, after a magic, a runtime.Unknown with the object in it. All encoders write the
+// type first, then the object, then the encoding and the content type, both empty and both there (or neither).
 const (
 	magic   = "k8s\x00"
 	trailer = "\x1a\x00\x22\x00"
 )
 
-// Kinds says how the objects of each kind are decoded. A list is a kind of its own, with paths such as "items.metadata.name".
+// Kinds says how the objects of each kind are decoded. A list is a kind of its own, with paths such as
+// "items.metadata.name".
 type Kinds map[schema.GroupVersionKind]Kind
 
 // Kind says how objects of one kind are decoded.
 type Kind struct {
 	Mask *Mask
-	// Decode, if set, decodes what the mask has left of an object when the caller gives no object to decode into, as in a
-	// watch. It must not keep the data.
+	// Decode, if set, decodes what the mask has left of an object when the caller gives no object to decode into, as
+	// in a watch. It must not keep the data.
 	Decode func(data []byte) (runtime.Object, error)
 }
 
-// Codec returns a serializer like base that decodes from protobuf only what the masks keep of the given kinds. JSON is decoded
-// whole. Encoding does not change.
+// Codec returns a serializer like base that decodes from protobuf only what the masks keep of the given kinds. JSON
+// is decoded whole. Encoding does not change.
 func Codec(base runtime.NegotiatedSerializer, kinds Kinds) (runtime.NegotiatedSerializer, error) {
 	c := &codec{NegotiatedSerializer: base, kinds: map[string]named{}}
 	c.buffers.New = func() any { return new([]byte) }
@@ -106,8 +107,8 @@ func (s *objects) Decode(data []byte, kind *schema.GroupVersionKind, into runtim
 	return s.Serializer.Decode(masked, kind, into)
 }
 
-// open looks up the kind of an object, and where in the data the field begins that has the object in it. It is not ok if
-// the kind is none of ours, or the data is not what all encoders write.
+// open looks up the kind of an object, and where in the data the field begins that has the object in it. It is not ok
+// if the kind is none of ours, or the data is not what all encoders write.
 func (c *codec) open(data []byte) (k named, object int, ok bool) {
 	if !bytes.HasPrefix(data, []byte(magic)) {
 		return k, 0, false
@@ -128,8 +129,9 @@ func (c *codec) open(data []byte) (k named, object int, ok bool) {
 	return k, object, rest == "" || rest == trailer
 }
 
-// frames decodes the events of a watch. The object in an event is not copied: it is part of the data, and is valid until the
-// next event is decoded. client-go's decoder of watches, which asks for metav1.WatchEvent, has decoded it by then.
+// frames decodes the events of a watch. The object in an event is not copied: it is part of the data, and is valid
+// until the next event is decoded. client-go's decoder of watches, which asks for metav1.WatchEvent, has decoded it
+// by then.
 type frames struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.

@@ -2,15 +2,15 @@
 //
 // # Why
 //
-// A cluster has many pods, and the controllers read few of their fields. To decode a whole pod of 6 KB takes 222 allocations and
-// 29 KB, nearly all of which is garbage when the pod has been projected. To decode it in part takes 59 allocations, 4 KB
-// and a third of the time (BenchmarkDecodePod).
+// A cluster has many pods, and the controllers read few of their fields. To decode a whole pod of 6 KB takes 222
+// allocations and 29 KB, nearly all of which is garbage when the pod has been projected. To decode it in part takes
+// 59 allocations, 4 KB and a third of the time (BenchmarkDecodePod).
 //
 // # What is kept
 //
-// Each controller declares the fields that it reads of each kind ([Fields]). A [Projection] is their union. So a process without the
-// endpoint controller does not keep the ports of pods. Of a kind that is written back whole, or that
-// a controller caches without saying what it reads of it, everything is kept but managedFields.
+// Each controller declares the fields that it reads of each kind ([Fields]). A [Projection] is their union. So a
+// process without the endpoint controller does not keep the ports of pods. Of a kind that is written back whole, or
+// that a controller caches without saying what it reads of it, everything is kept but managedFields.
 //
 // # How a pod is decoded
 //
@@ -21,8 +21,9 @@
 //  4. What is kept is copied from it into a new pod. The mask works on fields as a whole; this step also chooses among the elements
 //     of lists: conditions that somebody reads, containers of which more than the name is kept.
 //
-// The result of a watch event is a [ProjectedPod], so that the informer knows that nothing is left to do. A pod that comes as
-// JSON, from a server that does not speak protobuf, is decoded whole, encoded, and then takes the same way ([Projection.ProjectPod]).
+// The result of a watch event is a [ProjectedPod], so that the informer knows that nothing is left to do. A pod that
+// comes as JSON, from a server that does not speak protobuf, is decoded whole, encoded, and then takes the same way
+// ([Projection.ProjectPod]).
 //
 // # Masks
 //
@@ -35,12 +36,13 @@
 //
 // # Other kinds
 //
-// Their masks remove fields before decoding. From a server that speaks only JSON, they keep all fields but managedFields and
-// the annotation of kubectl apply.
+// Their masks remove fields before decoding. From a server that speaks only JSON, they keep all fields but
+// managedFields and the annotation of kubectl apply.
 //
 // # What keeps it right
 //
-// For any object, decoding in part gives the same as decoding the whole and projecting it; properties and fuzz tests check this
-// with random and damaged data. That no controller reads a field that it has not declared is checked in the package of each
-// controller: it decides the same with whole objects and with objects of which exactly its own fields are kept.
+// For any object, decoding in part gives the same as decoding the whole and projecting it; properties and fuzz tests
+// check this with random and damaged data. That no controller reads a field that it has not declared is checked in
+// the package of each controller: it decides the same with whole objects and with objects of which exactly its own
+// fields are kept.
 package projection

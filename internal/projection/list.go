@@ -17,9 +17,9 @@ var ErrUnusual = errors.New("unusual encoding of a list")
 // mostOfItem bounds the size of one item of a list, as client-go bounds that of an event.
 const mostOfItem = 16 << 20
 
-// ReadList reads a list in protobuf while it arrives, and calls take for each item with what the mask wants of it. The
-// item's bytes are valid during the call. However long the list, there is never more of it in memory than one item and a
-// small buffer.
+// ReadList reads a list in protobuf while it arrives, and calls take for each item with what the mask wants of it.
+// The item's bytes are valid during the call. However long the list, there is never more of it in memory than one
+// item and a small buffer.
 func ReadList(r io.Reader, list runtime.TypeMeta, mask *Mask, take func(item []byte) error) (metav1.ListMeta, error) {
 	l := &listReader{in: bufio.NewReaderSize(r, 64<<10), left: 1 << 62, mask: mask.root, take: take}
 	if err := l.envelope(list); err != nil {

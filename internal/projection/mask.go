@@ -34,16 +34,17 @@ const (
 	pick           // of a map from string to string, keep the entries with certain keys
 )
 
-// Only returns a mask that keeps the given fields and drops all others. A path is made of the names that fields have in
-// JSON, such as "spec.containers.ports"; it leads through lists. It keeps a field with all that is in it; of a map from
-// string to string it may keep the entry with one key: "metadata.annotations[example.com/cost]". It fails if the type of
-// the example, a struct or a pointer to one, has no such field.
+// Only returns a mask that keeps the given fields and drops all others. A path is made of the names that fields have
+// in JSON, such as "spec.containers.ports"; it leads through lists. It keeps a field with all that is in it; of a map
+// from string to string it may keep the entry with one key: "metadata.annotations[example.com/cost]". It fails if the
+// type of the example, a struct or a pointer to one, has no such field.
 func Only(example any, paths ...string) (*Mask, error) { return newMask(example, drop, keep, paths) }
 
 // Without returns a mask that drops the given fields and keeps all others.
 func Without(example any, paths ...string) (*Mask, error) { return newMask(example, keep, drop, paths) }
 
-// Apply returns what the mask keeps of an encoded object, or all of it if the mask is nil or does not understand the data.
+// Apply returns what the mask keeps of an encoded object, or all of it if the mask is nil or does not understand the
+// data.
 func (m *Mask) Apply(encoded []byte) []byte {
 	if m == nil {
 		return encoded
@@ -88,7 +89,8 @@ func newMask(example any, others, listed action, paths []string) (*Mask, error) 
 	return &Mask{root}, nil
 }
 
-// newMessage returns what becomes of a message of that type, or of a list of them, when no field is named: all have one action.
+// newMessage returns what becomes of a message of that type, or of a list of them, when no field is named: all have
+// one action.
 func newMessage(of reflect.Type, others action) *message {
 	m := &message{others: others}
 	if of = elementType(of); of == nil || of.Kind() != reflect.Struct {
@@ -233,8 +235,8 @@ func (m *message) appendNested(dst, data []byte, e element) (out []byte, ok bool
 	return dst, true
 }
 
-// isEntry reports whether an element of a map has nothing but keys and values, all of them within it. The decoders do not look at
-// the type of these, and read a key or a value that is longer than the entry from what follows the entry.
+// isEntry reports whether an element of a map has nothing but keys and values, all of them within it. The decoders do
+// not look at the type of these, and read a key or a value that is longer than the entry from what follows the entry.
 func isEntry(entry []byte, e element) bool {
 	for len(entry) > 0 {
 		part, ok := next(entry)

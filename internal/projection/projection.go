@@ -21,13 +21,14 @@ import (
 type Fields struct {
 	// Kinds has the paths of the fields that are read of each kind, as [Only] knows them: "spec.containers.ports",
 	// "metadata.annotations[example.com/cost]". The metadata, but for annotations and managedFields, is always kept;
-	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back whole needs
-	// it. The affinity of a pod is kept until the pod is assigned to a node.
+	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back
+	// whole needs it. The affinity of a pod is kept until the pod is assigned to a node.
 	Kinds map[schema.GroupVersionKind][]string
-	// Containers says that containers of pods are read of which nothing else is kept than the name. Without it they are left out.
+	// Containers says that containers of pods are read of which nothing else is kept than the name. Without it they
+	// are left out.
 	Containers bool
-	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the paths of
-	// pods. It may be nil for none.
+	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the
+	// paths of pods. It may be nil for none.
 	PodCondition func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
@@ -37,8 +38,8 @@ const MetadataOnly = "metadata.name"
 // ReadyCondition is the PodCondition of a controller that reads whether pods are ready, and nothing else.
 func ReadyCondition(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady }
 
-// metaFields are kept of every kind. The annotation marks a bookmark, which is decoded as an object of the kind, as the end of
-// the initial events.
+// metaFields are kept of every kind. The annotation marks a bookmark, which is decoded as an object of the kind, as
+// the end of the initial events.
 const metaFields = `
 	metadata.name metadata.namespace metadata.uid metadata.resourceVersion metadata.generation metadata.labels
 	metadata.ownerReferences metadata.finalizers
@@ -59,8 +60,9 @@ type Projection struct {
 	conditions                []func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
-// New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty list, or that
-// none of them names, it keeps everything but managedFields. It fails if a kind is unknown to client-go or has no such field.
+// New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty
+// list, or that none of them names, it keeps everything but managedFields. It fails if a kind is unknown to client-go
+// or has no such field.
 func New(controllers ...Fields) (*Projection, error) {
 	p := &Projection{masks: Kinds{}, narrowed: map[reflect.Type]bool{}}
 	paths := map[schema.GroupVersionKind][]string{}
@@ -144,10 +146,10 @@ func outermost(paths []string) []string {
 // Masks returns the fields to decode of pods and of each kind that a controller names, and of lists of them.
 func (p *Projection) Masks() Kinds { return maps.Clone(p.masks) }
 
-// Transform is a cache.TransformFunc for objects that were decoded whole, or by the masks. It never fails, and does not write to
-// an object that it has been applied to before. Pods lose the fields that no controller reads; such a pod must not be written
-// back whole, only as a patch. Other kinds lose managedFields (CI-11). Kinds of which not all fields are kept also lose the
-// annotation of kubectl apply.
+// Transform is a cache.TransformFunc for objects that were decoded whole, or by the masks. It never fails, and does
+// not write to an object that it has been applied to before. Pods lose the fields that no controller reads; such a
+// pod must not be written back whole, only as a patch. Other kinds lose managedFields (CI-11). Kinds of which not all
+// fields are kept also lose the annotation of kubectl apply.
 func (p *Projection) Transform(o any) (any, error) {
 	switch o := o.(type) {
 	case cache.DeletedFinalStateUnknown:
@@ -188,8 +190,8 @@ type encodable interface {
 	Unmarshal([]byte) error
 }
 
-// Project returns a new object with the fields that are kept, as a cache has it after decoding. It encodes the object and
-// decodes it in part, so it is not for frequent use. It fails for kinds that client-go does not know.
+// Project returns a new object with the fields that are kept, as a cache has it after decoding. It encodes the object
+// and decodes it in part, so it is not for frequent use. It fails for kinds that client-go does not know.
 func (p *Projection) Project(o runtime.Object) (runtime.Object, error) {
 	kinds, _, err := scheme.Scheme.ObjectKinds(o)
 	if err != nil {
@@ -226,8 +228,9 @@ func (p *Projection) ProjectPod(whole *corev1.Pod) *corev1.Pod {
 	return kept.(*corev1.Pod)
 }
 
-// fit returns a new pod with what is kept of a pod that has passed the mask. The mask knows fields; fit also chooses elements of
-// lists. It copies lists into arrays of their length, so that nothing else of the decoded pod stays in memory.
+// fit returns a new pod with what is kept of a pod that has passed the mask. The mask knows fields; fit also chooses
+// elements of lists. It copies lists into arrays of their length, so that nothing else of the decoded pod stays in
+// memory.
 func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
 	kept := *decoded
 	kept.ManagedFields, kept.Annotations = nil, p.fitAnnotations(decoded.Annotations)
@@ -284,7 +287,8 @@ func (p *Projection) fitContainers(containers []corev1.Container) []corev1.Conta
 	return fitted(kept)
 }
 
-// fitVolumes leaves out volumes of which nothing is kept but the name, such as those with tokens, whose names differ from pod to pod.
+// fitVolumes leaves out volumes of which nothing is kept but the name, such as those with tokens, whose names differ
+// from pod to pod.
 func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {
@@ -295,8 +299,9 @@ func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
 	return fitted(kept)
 }
 
-// fitStatuses leaves out the statuses of containers of which nothing is kept but the name, such as those that have never
-// restarted. Whether a container runs is kept of pods that are being deleted, and not since when: that would make all pods different.
+// fitStatuses leaves out the statuses of containers of which nothing is kept but the name, such as those that have
+// never restarted. Whether a container runs is kept of pods that are being deleted, and not since when: that would
+// make all pods different.
 func (p *Projection) fitStatuses(pod *corev1.Pod, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range statuses {

@@ -15,8 +15,8 @@ const (
 	MaxBackoff = 60 * time.Second
 )
 
-// Backoff returns how long a key waits after that many failures in a row, or as long as the server asks for in err, but at
-// most [MaxBackoff]. Up to a tenth is taken off at random, so that keys that failed together are spread.
+// Backoff returns how long a key waits after that many failures in a row, or as long as the server asks for in err,
+// but at most [MaxBackoff]. Up to a tenth is taken off at random, so that keys that failed together are spread.
 func Backoff(failures int, err error) time.Duration {
 	after := plan.Doubling(firstBackoff, MaxBackoff, failures-1)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -16,9 +16,9 @@ type Group struct {
 // Priority is that of the keys of the group.
 func (g *Group) Priority() Priority { return Priority{Level: InProgress, Since: g.Since.UnixNano()} }
 
-// Groups are the work groups of a controller, by id: the uid of the controlling owner that the objects of their keys have in
-// common, such as the Deployment of several ReplicaSets. What is done for one of them is often needed for what the others
-// began, so they share their priority. It is not safe for concurrent use.
+// Groups are the work groups of a controller, by id: the uid of the controlling owner that the objects of their keys
+// have in common, such as the Deployment of several ReplicaSets. What is done for one of them is often needed for
+// what the others began, so they share their priority. It is not safe for concurrent use.
 type Groups map[types.UID]*Group
 
 // Join returns the group of that id, which begins now if there is none. A key without id works alone.

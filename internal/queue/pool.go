@@ -20,8 +20,8 @@ func NewPool[K comparable](q *Queue[K], process func(context.Context, K)) *Pool[
 	return &Pool[K]{Queue: q, process: process}
 }
 
-// Run processes keys with so many workers until ctx ends and all of them have returned. It shuts down the queue. A few more workers stand by for
-// when one namespace has more than half of them, and others wait ([Queue.Limit]).
+// Run processes keys with so many workers until ctx ends and all of them have returned. It shuts down the queue. A
+// few more workers stand by for when one namespace has more than half of them, and others wait ([Queue.Limit]).
 func (p *Pool[K]) Run(ctx context.Context, workers int) {
 	var all sync.WaitGroup
 	for _, w := range p.set(p.Limit(workers)) {
@@ -65,13 +65,13 @@ func (p *Pool[K]) work(ctx context.Context, w *worker[K]) {
 type Activity[K comparable] struct {
 	Running bool // there are workers; otherwise nothing else is said
 
-	// Key is the one that a worker has processed for the longest without progress, and Stuck that time. Stuck is zero if no worker processes
-	// a key.
+	// Key is the one that a worker has processed for the longest without progress, and Stuck that time. Stuck is zero
+	// if no worker processes a key.
 	Key   K
 	Stuck time.Duration
 
-	// Queued counts the keys that wait for a worker. Idle is for how long, while there were some, none has been taken and no worker has made
-	// progress. LongestWait is how long the key has waited that has waited longest.
+	// Queued counts the keys that wait for a worker. Idle is for how long, while there were some, none has been taken
+	// and no worker has made progress. LongestWait is how long the key has waited that has waited longest.
 	Queued      int
 	Idle        time.Duration
 	LongestWait time.Duration

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Slots bound how many requests are under way at a time. Those that wait for a slot take turns like keys: namespaces do, and in a namespace the
-// owners for which the requests are made. While another namespace waits, none is given more than half of the slots.
+// Slots bound how many requests are under way at a time. Those that wait for a slot take turns like keys: namespaces
+// do, and in a namespace the owners for which the requests are made. While another namespace waits, none is given
+// more than half of the slots.
 type Slots struct {
 	mu      sync.Mutex
 	shares  shares
@@ -18,7 +19,8 @@ type Slots struct {
 // NewSlots returns that many slots.
 func NewSlots(most int) *Slots { return &Slots{shares: shares{limit: most}} }
 
-// Take takes a slot when its turn has come, and returns an error if ctx ends before that. The slot is released with the same namespace.
+// Take takes a slot when its turn has come, and returns an error if ctx ends before that. The slot is released with
+// the same namespace.
 func (s *Slots) Take(ctx context.Context, namespace string, owner types.UID) error {
 	turn := &spot[chan struct{}]{}
 	s.mu.Lock()

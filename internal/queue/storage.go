@@ -7,13 +7,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/list"
 )
 
-// ageingInterval: of the turns of a namespace, every so many is that of the key that has waited longest in it, whatever its priority, so that none
-// starves.
+// ageingInterval: of the turns of a namespace, every so many is that of the key that has waited longest in it,
+// whatever its priority, so that none starves.
 const ageingInterval = 16
 
-// storage is the storage of a work queue (workqueue.Queue). Namespaces take turns. In a namespace, it hands out keys by priority, and among equals by
-// turns of their owners. So what one namespace has queued costs another one no more than every second turn; and how long its keys take, no more
-// than half of the workers.
+// storage is the storage of a work queue (workqueue.Queue). Namespaces take turns. In a namespace, it hands out keys
+// by priority, and among equals by turns of their owners. So what one namespace has queued costs another one no more
+// than every second turn; and how long its keys take, no more than half of the workers.
 type storage[K comparable] struct {
 	namespace func(K) string
 
@@ -103,8 +103,9 @@ func (s *storage[K]) Touch(k K) {
 	}
 }
 
-// Len counts the queued keys (workqueue.Queue); none while none may be handed out. A worker that is told so waits until a key is queued. When
-// one may be handed out because a key was released, the worker that has released it comes for another one.
+// Len counts the queued keys (workqueue.Queue); none while none may be handed out. A worker that is told so waits
+// until a key is queued. When one may be handed out because a key was released, the worker that has released it comes
+// for another one.
 func (s *storage[K]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +115,8 @@ func (s *storage[K]) Len() int {
 	return len(s.queued)
 }
 
-// next returns the namespace whose turn it is, which is none that has its half while others wait; nil if no key is queued.
+// next returns the namespace whose turn it is, which is none that has its half while others wait; nil if no key is
+// queued.
 func (s *storage[K]) next() *waiting[K] {
 	next := s.turns.FirstWhere(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
 	if next == nil {
@@ -123,7 +125,8 @@ func (s *storage[K]) next() *waiting[K] {
 	return next.Value
 }
 
-// limit says how many keys are processed at a time, zero for any number, and returns how many that is at most: see [shares].
+// limit says how many keys are processed at a time, zero for any number, and returns how many that is at most: see
+// [shares].
 func (s *storage[K]) limit(keys int) (most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

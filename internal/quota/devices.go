@@ -33,7 +33,8 @@ func deviceName(name corev1.ResourceName, g Gates) bool {
 	return ok && g.ExtendedResourcesByClaims && (extended(corev1.ResourceName(request)) || deviceClass(corev1.ResourceName(request)))
 }
 
-// ForExtendedResources returns the pod that a ResourceClaim was made for because the pod asks for extended resources; nil if it was not.
+// ForExtendedResources returns the pod that a ResourceClaim was made for because the pod asks for extended resources;
+// nil if it was not.
 func ForExtendedResources(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		return nil
@@ -44,8 +45,8 @@ func ForExtendedResources(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	return nil
 }
 
-// ResourceClaim returns what a ResourceClaim is charged with. Classes are the extended resources that device classes stand for. Owner is
-// the pod that it was made for, nil if there is none any more (RQ-31, RQ-32).
+// ResourceClaim returns what a ResourceClaim is charged with. Classes are the extended resources that device classes
+// stand for. Owner is the pod that it was made for, nil if there is none any more (RQ-31, RQ-32).
 func ResourceClaim(c *resourcev1.ResourceClaim, classes map[string]corev1.ResourceName, owner *Owner, g Gates) Item {
 	i := Object(ResourceClaims())
 	devices := devicesPerClass(c)

@@ -27,8 +27,8 @@ func PodFields() []string {
 // longestGracePeriod keeps the end of a grace period, in seconds, within what a time can be.
 const longestGracePeriod = 1 << 40
 
-// Pod returns what a pod is charged with. Every stored pod is counted; all else is charged until the pod has finished, or its time to
-// end is over (RQ-24).
+// Pod returns what a pod is charged with. Every stored pod is counted; all else is charged until the pod has
+// finished, or its time to end is over (RQ-24).
 func Pod(p *corev1.Pod, g Gates) Item {
 	counted := corev1.ResourceList{Counted(Pods()): one()}
 	i := Item{Usage: counted, Traits: podTraits(p)}
@@ -67,8 +67,8 @@ func PodResources(p *corev1.Pod, g Gates) corev1.ResourceList {
 	return usage
 }
 
-// bounded reports whether a pod as a whole has a limit of a resource: one of its own, or one of each container. If some containers have none, they
-// may use whatever there is, and the sum over the others says nothing (MEND-30).
+// bounded reports whether a pod as a whole has a limit of a resource: one of its own, or one of each container. If
+// some containers have none, they may use whatever there is, and the sum over the others says nothing (MEND-30).
 func bounded(p *corev1.Pod, name corev1.ResourceName, g Gates) bool {
 	if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return true

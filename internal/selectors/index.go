@@ -5,7 +5,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// lookup is what [Selecting] looks up in place of an object: the labels that selectors look at. The index function answers in it.
+// lookup is what [Selecting] looks up in place of an object: the labels that selectors look at. The index function
+// answers in it.
 type lookup struct {
 	namespace string
 	labels    map[string]string
@@ -19,8 +20,8 @@ type selectorIndex struct {
 	alternatives func(any) []map[string]string
 }
 
-// IndexFunc returns the index function of objects that have a selector, for [Selecting]. alternatives returns the sets of labels of which an
-// object may select what has all labels of one; none if it selects nothing.
+// IndexFunc returns the index function of objects that have a selector, for [Selecting]. alternatives returns the
+// sets of labels of which an object may select what has all labels of one; none if it selects nothing.
 func IndexFunc[T metav1.Object](alternatives func(T) []map[string]string) cache.IndexFunc {
 	x := &selectorIndex{alternatives: func(o any) []map[string]string {
 		t, ok := o.(T)
@@ -51,9 +52,10 @@ func indexedKeys(pairs map[string]string) []string {
 	return keys[:min(len(keys), mostKeys)]
 }
 
-// Selecting returns the objects of the namespace that an index of [IndexFunc] finds for the labels; the indexer also has one by namespace. The
-// cost grows with the number of objects found and of different sets of keys that selectors of the namespace have, not with the number of
-// objects, unless these sets are many. Whoever has selectors of more than a few labels checks the rest of them: see [HasPairs].
+// Selecting returns the objects of the namespace that an index of [IndexFunc] finds for the labels; the indexer also
+// has one by namespace. The cost grows with the number of objects found and of different sets of keys that selectors
+// of the namespace have, not with the number of objects, unless these sets are many. Whoever has selectors of more
+// than a few labels checks the rest of them: see [HasPairs].
 func Selecting(indexer cache.Indexer, index, namespace string, labels map[string]string) ([]any, error) {
 	l := &lookup{namespace: namespace, labels: labels}
 	found, err := indexer.Index(index, l)

@@ -16,13 +16,14 @@ const (
 	scansOfMany = 100
 )
 
-// keySets are the sets of keys that selectors of equality have, by namespace. With them, what selects a set of labels is found by a lookup in
-// an index for each set whose keys the labels all have, instead of by a look at each selector: among selectors by app and tier, only
-// those are found that select just the app and tier of a pod.
+// keySets are the sets of keys that selectors of equality have, by namespace. With them, what selects a set of labels
+// is found by a lookup in an index for each set whose keys the labels all have, instead of by a look at each
+// selector: among selectors by app and tier, only those are found that select just the app and tier of a pod.
 //
-// The sets of a namespace are found out from its objects when somebody asks. From then on, the index function notes a set before an object
-// with it can be seen in the index, so none is ever missed. Sets of selectors that are gone are forgotten when the sets are found out again,
-// because there were too many. What a namespace has costs no other one. The zero value knows no namespace. It is safe for concurrent use.
+// The sets of a namespace are found out from its objects when somebody asks. From then on, the index function notes a
+// set before an object with it can be seen in the index, so none is ever missed. Sets of selectors that are gone are
+// forgotten when the sets are found out again, because there were too many. What a namespace has costs no other one.
+// The zero value knows no namespace. It is safe for concurrent use.
 type keySets struct {
 	mu         sync.RWMutex
 	namespaces map[string]*namespaceSets
@@ -62,8 +63,8 @@ func (s *namespaceSets) add(keys []string) bool {
 	return true
 }
 
-// begin has the sets of a namespace noted that are not known, until [keySets.complete] is called with those that there are already. It
-// returns nil if they are not to be found out now.
+// begin has the sets of a namespace noted that are not known, until [keySets.complete] is called with those that
+// there are already. It returns nil if they are not to be found out now.
 func (k *keySets) begin(namespace string) *namespaceSets {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,7 +95,8 @@ func (k *keySets) complete(namespace string, s *namespaceSets, sets [][]string) 
 	s.complete = true
 }
 
-// values returns what objects are indexed under whose selectors match the labels in the namespace, and false if its sets are not known.
+// values returns what objects are indexed under whose selectors match the labels in the namespace, and false if its
+// sets are not known.
 func (k *keySets) values(namespace string, labels map[string]string) (values []string, ok bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

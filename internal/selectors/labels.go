@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// LabelIndexes are the indexes of a cache by labels. There is one for each set of keys that a lookup has had, by the values of those labels. So
-// a lookup finds what it looks for and nothing else, and an object takes room in the indexes that are in use, not one for each of its labels.
-// It is safe for concurrent use.
+// LabelIndexes are the indexes of a cache by labels. There is one for each set of keys that a lookup has had, by the
+// values of those labels. So a lookup finds what it looks for and nothing else, and an object takes room in the
+// indexes that are in use, not one for each of its labels. It is safe for concurrent use.
 type LabelIndexes struct {
-	// Most is how many there may be: each costs a little time for every change of any object. Lookups for which there is none go through the
-	// namespace, as those in small namespaces do.
+	// Most is how many there may be: each costs a little time for every change of any object. Lookups for which there
+	// is none go through the namespace, as those in small namespaces do.
 	Most int
 	// From is how many objects a namespace has for which an index is added. Fewer are looked at one by one.
 	From int
@@ -27,7 +27,8 @@ type LabelIndexes struct {
 // mostOfOne bounds the indexes that the lookups in one namespace add, so that they leave some for others.
 const mostOfOne = 10
 
-// Find returns the objects of the namespace that have all pairs. The indexer has an index by namespace, and add adds others to it.
+// Find returns the objects of the namespace that have all pairs. The indexer has an index by namespace, and add adds
+// others to it.
 func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) error, namespace string, pairs map[string]string) ([]any, error) {
 	if len(pairs) == 0 {
 		return indexer.ByIndex(cache.NamespaceIndex, namespace)
@@ -47,7 +48,8 @@ func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) erro
 	}), err
 }
 
-// grant reports whether a lookup in a namespace is to add an index: no other one is about to, and there may be one more.
+// grant reports whether a lookup in a namespace is to add an index: no other one is about to, and there may be one
+// more.
 func (x *LabelIndexes) grant(namespace, name string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -62,7 +64,8 @@ func (x *LabelIndexes) grant(namespace, name string) bool {
 	return true
 }
 
-// indexByLabels returns the index function of objects that have labels with all of the sorted keys, by the values of these.
+// indexByLabels returns the index function of objects that have labels with all of the sorted keys, by the values of
+// these.
 func indexByLabels(keys []string) cache.IndexFunc {
 	return func(o any) ([]string, error) {
 		if object, ok := o.(metav1.Object); ok && hasKeys(object.GetLabels(), keys) {

@@ -6,8 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Rejects reports whether labels lack something that a selector asks for. That costs much less than to parse the selector, which a handler
-// must not do with all selectors of a namespace. What is not rejected is to be asked for in full: the selector may be none that a server accepts.
+// Rejects reports whether labels lack something that a selector asks for. That costs much less than to parse the
+// selector, which a handler must not do with all selectors of a namespace. What is not rejected is to be asked for in
+// full: the selector may be none that a server accepts.
 func Rejects(s *metav1.LabelSelector, labels map[string]string) bool {
 	if s == nil || len(s.MatchLabels) > len(labels) {
 		return true

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// mostAlternatives bounds the sets of pairs that a selector is split into. Selectors with more are checked label by label.
+// mostAlternatives bounds the sets of pairs that a selector is split into. Selectors with more are checked label by
+// label.
 const mostAlternatives = 16
 
 // Selector is a label selector, split into what an index finds and what is left to check.
@@ -18,7 +19,8 @@ type Selector struct {
 	rest labels.Selector
 }
 
-// Split splits a selector. Nil selects nothing, and an empty one everything. It fails for a selector that no server accepts.
+// Split splits a selector. Nil selects nothing, and an empty one everything. It fails for a selector that no server
+// accepts.
 func Split(s *metav1.LabelSelector) (Selector, error) {
 	whole, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil || s == nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// mostHeld is how much of an answer is held back until its handler has ended. All answers to probes, and all refusals, are shorter.
+// mostHeld is how much of an answer is held back until its handler has ended. All answers to probes, and all
+// refusals, are shorter.
 const mostHeld = 16 << 10
 
 // buffered holds a short answer back. The handler has then ended, and has given its place back, before the answer waits

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// connections bounds how many there are. Clients that only connect, or send their requests a byte at a time, so push out
-// each other and not those that ask for something.
+// connections bounds how many there are. Clients that only connect, or send their requests a byte at a time, so push
+// out each other and not those that ask for something.
 type connections struct {
 	mu    sync.Mutex
 	limit int
@@ -42,8 +42,8 @@ func (c *connections) opened(ctx context.Context, conn net.Conn) context.Context
 	return context.WithValue(ctx, connectionKey{}, place)
 }
 
-// closeOne closes, of the connections from the address that has most, the one that has been without a request for longest.
-// It may be the newest. If each of them has a request, it is one from another address.
+// closeOne closes, of the connections from the address that has most, the one that has been without a request for
+// longest. It may be the newest. If each of them has a request, it is one from another address.
 func (c *connections) closeOne() {
 	count := map[netip.Prefix]int{}
 	var most netip.Prefix

@@ -14,7 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
 )
 
-// handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing to keep (MH-4).
+// handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing
+// to keep (MH-4).
 func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
 	next := newRoutes(handlers)
 	return http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
@@ -49,8 +50,8 @@ func (s *Server) logPanic(r *http.Request, cause any) {
 	}
 }
 
-// answer finds out who asks, and whether they may (MH-2, MH-3), and lets the handler answer who may. All places have been given back
-// when it returns, and the answer, if it is short, has not been sent yet.
+// answer finds out who asks, and whether they may (MH-2, MH-3), and lets the handler answer who may. All places have
+// been given back when it returns, and the answer, if it is short, has not been sent yet.
 func (s *Server) answer(w *buffered, r *http.Request, next http.Handler) {
 	s.connections.began(r.Context())
 	defer s.connections.ended(r.Context())
@@ -88,8 +89,8 @@ func (s *Server) answer(w *buffered, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// endConnection has a connection of HTTP/2 end after this answer. It can carry many requests at a time, which only clients that
-// are known may send.
+// endConnection has a connection of HTTP/2 end after this answer. It can carry many requests at a time, which only
+// clients that are known may send.
 func endConnection(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Connection", "close")
@@ -101,7 +102,8 @@ func tooMany(w http.ResponseWriter) {
 	reply.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
 }
 
-// authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to be asked.
+// authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to
+// be asked.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, probe bool) user.Info {
 	if len(r.Header.Values("Authorization")) > 0 {
 		places := s.tokens

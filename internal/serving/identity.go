@@ -49,8 +49,8 @@ func (s *Server) reload(ctx context.Context) {
 	}
 }
 
-// newAuthenticator puts together by what clients are known at the moment: by a certificate before a token. Who shows something that is
-// not good is nobody, not even anonymous.
+// newAuthenticator puts together by what clients are known at the moment: by a certificate before a token. Who shows
+// something that is not good is nobody, not even anonymous.
 func (s *Server) newAuthenticator() authenticator.Request {
 	known := s.certificates.Authenticators()
 	if s.tokenReviews != nil {

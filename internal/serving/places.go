@@ -63,8 +63,8 @@ func (p *places) drain(timeout time.Duration) bool {
 	}
 }
 
-// addressOf returns whom a limit for one address is about: an IPv4 address, or a network of IPv6, of which anybody may have
-// as many addresses as they like. All that have no address count as one.
+// addressOf returns whom a limit for one address is about: an IPv4 address, or a network of IPv6, of which anybody
+// may have as many addresses as they like. All that have no address count as one.
 func addressOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -32,7 +32,8 @@ type Config struct {
 	Authorization  access.Authorization
 	Limits         Limits
 
-	// Probes are paths that must answer even when there are too many requests. Those that not everybody may have are like others.
+	// Probes are paths that must answer even when there are too many requests. Those that not everybody may have are
+	// like others.
 	Probes []string
 }
 
@@ -217,11 +218,11 @@ func (s *Server) Closed() <-chan struct{} { return s.closed }
 // Close ends a server that is not going to be run.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Run serves until ctx ends (nil) or the server breaks. It then listens no longer, gives the requests under way a moment,
-// and leaves no goroutine behind. It must be called once at most.
+// Run serves until ctx ends (nil) or the server breaks. It then listens no longer, gives the requests under way a
+// moment, and leaves no goroutine behind. It must be called once at most.
 //
-// The handlers serve, by path, what clients get once they are let in. A path that ends in a slash stands for all that begin
-// so. For any other path the answer is 404 (MH-4).
+// The handlers serve, by path, what clients get once they are let in. A path that ends in a slash stands for all that
+// begin so. For any other path the answer is 404 (MH-4).
 func (s *Server) Run(ctx context.Context, handlers map[string]http.Handler) error {
 	s.http = s.newHTTPServer(handlers)
 	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))

@@ -50,7 +50,8 @@ func (s *Server) newTLSConfig() *tls.Config {
 		CurvePreferences: s.config.TLS.Curves,
 		NextProtos:       []string{"h2", "http/1.1"},
 		GetCertificate:   s.certificates.GetCertificate(),
-		// Each connection proves anew who the client is. Those who connect often, as kubelets do, keep no tickets anyway.
+		// Each connection proves anew who the client is. Those who connect often, as kubelets do, keep no tickets
+		// anyway.
 		SessionTicketsDisabled: true,
 	}
 	if s.config.TLS.DisableHTTP2 {

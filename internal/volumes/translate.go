@@ -15,8 +15,8 @@ func CSIDriverOf(plugin string) string {
 	return driver
 }
 
-// MigratedPlugin returns the in-tree plugin of a PersistentVolume, and the CSI driver to which it has been migrated. Both
-// are empty if the volume has no such plugin.
+// MigratedPlugin returns the in-tree plugin of a PersistentVolume, and the CSI driver to which it has been migrated.
+// Both are empty if the volume has no such plugin.
 func MigratedPlugin(v *corev1.PersistentVolume) (plugin, driver string) {
 	plugin, err := csitranslation.New().GetInTreePluginNameFromSpec(v, nil)
 	if err != nil {
@@ -25,9 +25,9 @@ func MigratedPlugin(v *corev1.PersistentVolume) (plugin, driver string) {
 	return plugin, CSIDriverOf(plugin)
 }
 
-// TranslateToCSI returns a PersistentVolume of a migrated in-tree plugin as one of the CSI driver. It returns nil if the
-// plugin has not been migrated, or if the PersistentVolume says nothing that can be translated. Of several sources, which
-// no API server accepts, it takes any one.
+// TranslateToCSI returns a PersistentVolume of a migrated in-tree plugin as one of the CSI driver. It returns nil if
+// the plugin has not been migrated, or if the PersistentVolume says nothing that can be translated. Of several
+// sources, which no API server accepts, it takes any one.
 func TranslateToCSI(pv *corev1.PersistentVolume) (translated *corev1.PersistentVolume) {
 	defer nilAfterPanic(&translated)
 	translator := csitranslation.New()
@@ -60,8 +60,8 @@ func TranslateInlineToCSI(s *corev1.VolumeSource, namespace string) (translated 
 	return translated
 }
 
-// nilAfterPanic has a panic of the library mean that the volume cannot be translated: users write the volumes, and index
-// functions of caches translate them.
+// nilAfterPanic has a panic of the library mean that the volume cannot be translated: users write the volumes, and
+// index functions of caches translate them.
 func nilAfterPanic(translated **corev1.PersistentVolume) {
 	if recover() != nil {
 		*translated = nil

@@ -53,7 +53,8 @@ func Indexed(j *batchv1.Job) bool {
 // HasLimitPerIndex reports whether the failures of each index are limited, and not only those of the whole Job.
 func HasLimitPerIndex(j *batchv1.Job) bool { return Indexed(j) && j.Spec.BackoffLimitPerIndex != nil }
 
-// ReplacesOnlyEnded reports whether pods are replaced only when they have ended, and not already while they are being deleted.
+// ReplacesOnlyEnded reports whether pods are replaced only when they have ended, and not already while they are being
+// deleted.
 func ReplacesOnlyEnded(j *batchv1.Job) bool {
 	return j.Spec.PodFailurePolicy != nil || ptr.Deref(j.Spec.PodReplacementPolicy, "") == batchv1.Failed
 }

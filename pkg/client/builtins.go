@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// BuiltIns finds the mappings of built-in kinds and of no others. It stands in for a [Mapper] where there is no server to ask.
+// BuiltIns finds the mappings of built-in kinds and of no others. It stands in for a [Mapper] where there is no
+// server to ask.
 type BuiltIns struct{}
 
 // Mapping returns the mapping of a built-in kind.

@@ -19,18 +19,19 @@ import (
 type Method string
 
 const (
-	// MethodPatch sends the difference, with the uid as a precondition. It suits objects of which the caches keep only some fields, and
-	// never conflicts over fields that others write.
+	// MethodPatch sends the difference, with the uid as a precondition. It suits objects of which the caches keep
+	// only some fields, and never conflicts over fields that others write.
 	MethodPatch Method = "patch"
 	// MethodUpdate replaces the object, with the resourceVersion observed as precondition. The object must be whole.
 	MethodUpdate Method = "update"
-	// MethodApply applies the new object by server-side apply, with the uid as a precondition. It needs a field manager.
+	// MethodApply applies the new object by server-side apply, with the uid as a precondition. It needs a field
+	// manager.
 	MethodApply Method = "apply"
 )
 
-// MethodFor returns how somebody with these rights changes objects, or a subresource of them: by update where they may
-// update and not patch, because the bootstrap roles allow nothing else (RB-13); by patch otherwise. A right in one namespace counts like one
-// in all.
+// MethodFor returns how somebody with these rights changes objects, or a subresource of them: by update where they
+// may update and not patch, because the bootstrap roles allow nothing else (RB-13); by patch otherwise. A right in
+// one namespace counts like one in all.
 func MethodFor(rights rbac.Rights, resource schema.GroupResource, subresource string) Method {
 	if subresource != "" {
 		resource.Resource += "/" + subresource
@@ -52,7 +53,8 @@ func MayGet(rights rbac.Rights, resource schema.GroupResource) bool {
 	})
 }
 
-// MayRecordEvents reports whether somebody with these rights may record events of any object, and count those that are repeated.
+// MayRecordEvents reports whether somebody with these rights may record events of any object, and count those that
+// are repeated.
 func MayRecordEvents(rights rbac.Rights) bool {
 	for _, verb := range []string{"create", "patch"} {
 		if !slices.ContainsFunc(rights.Own, func(r rbac.Rule) bool {
@@ -70,8 +72,9 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 		(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, "*"))
 }
 
-// Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil if
-// there is no difference: then it makes no request, without Touch. An apply is always sent, as it may change who owns the fields.
+// Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil
+// if there is no difference: then it makes no request, without Touch. An apply is always sent, as it may change who
+// owns the fields.
 func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object, o WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var data []byte
 	var err error

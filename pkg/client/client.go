@@ -14,19 +14,19 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// RequestTimeout bounds each request of a [Reader] and a [Client], with its wait for the rate limiter, so that a server that hangs cannot
-// hold a worker for ever.
+// RequestTimeout bounds each request of a [Reader] and a [Client], with its wait for the rate limiter, so that a
+// server that hangs cannot hold a worker for ever.
 const RequestTimeout = 30 * time.Second
 
 // Reader reads the API server live. It cannot write, so whoever observes with it may do so twice.
 type Reader interface {
 	// Get reads an object. What comes depends on into: *metav1.PartialObjectMetadata asks for metadata only,
-	// *unstructured.Unstructured for any kind, a typed object for its own. A key without namespace stands for an object that
-	// has none.
+	// *unstructured.Unstructured for any kind, a typed object for its own. A key without namespace stands for an
+	// object that has none.
 	Get(ctx context.Context, m Mapping, key plan.Key, into plan.Object) error
 
-	// List reads what matches in a namespace, or in all if it is empty. into is a list of what Get takes. A list without a
-	// limit is read in pages and returned whole; with a limit, one page is returned.
+	// List reads what matches in a namespace, or in all if it is empty. into is a list of what Get takes. A list
+	// without a limit is read in pages and returned whole; with a limit, one page is returned.
 	List(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error
 
 	// GetScale reads the scale subresource of an object.
@@ -50,16 +50,16 @@ func ReadOnly(r Reader) Reader { return readOnly{r} }
 
 type readOnly struct{ Reader }
 
-// Client reads and writes. Writes are answered with the metadata of what was written; when the answer has none (an eviction)
-// the metadata is empty.
+// Client reads and writes. Writes are answered with the metadata of what was written; when the answer has none (an
+// eviction) the metadata is empty.
 type Client interface {
 	Reader
 
 	// Create creates an object, or posts it to a subresource of the object that has its name (eviction, binding).
 	Create(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error)
 
-	// Update replaces an object, or a subresource (status, scale, approval, finalize, ...) of the object that has its name. Its
-	// resourceVersion, unless empty, is a precondition.
+	// Update replaces an object, or a subresource (status, scale, approval, finalize, ...) of the object that has its
+	// name. Its resourceVersion, unless empty, is a precondition.
 	Update(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error)
 
 	// Patch patches an object or a subresource. See [Change], which makes the patch.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Clients are the clients of one identity. All share one HTTP client and one rate limiter; each is made when it is first
-// asked for. They are safe for concurrent use.
+// Clients are the clients of one identity. All share one HTTP client and one rate limiter; each is made when it is
+// first asked for. They are safe for concurrent use.
 //
 // Only requests of [Clients.Reader] and [Clients.Client] are bounded in time. Whoever calls one of the others passes a
 // context that ends.
@@ -47,8 +47,8 @@ type endpoint struct {
 
 // Options are what the clients of all identities have in common. The zero value will do.
 type Options struct {
-	// OnRequestDone, if set, is called when a request of a [Reader] or a [Client] has ended, well or not, with the context
-	// that it was given. It tells that a worker gets on.
+	// OnRequestDone, if set, is called when a request of a [Reader] or a [Client] has ended, well or not, with the
+	// context that it was given. It tells that a worker gets on.
 	OnRequestDone func(ctx context.Context)
 }
 
@@ -74,8 +74,8 @@ func NewClients(config *rest.Config, mapper *Mapper, o Options) (*Clients, error
 	return c, nil
 }
 
-// Faster returns clients of the same identity whose limit of requests is so many times higher, if there is one. They have a bucket of
-// their own (REG-70).
+// Faster returns clients of the same identity whose limit of requests is so many times higher, if there is one. They
+// have a bucket of their own (REG-70).
 func (c *Clients) Faster(qpsFactor float32, burstFactor int) (*Clients, error) {
 	config, _ := c.Config()
 	if config.QPS > 0 {
@@ -99,8 +99,8 @@ func (c *Clients) Metadata() (metadata.Interface, error) { return c.metadata() }
 // Dynamic returns the client for unstructured objects.
 func (c *Clients) Dynamic() (dynamic.Interface, error) { return c.dynamic() }
 
-// Scales returns the client for scale subresources, whichever version of Scale they have. It finds the resource of a kind
-// through the shared mapper.
+// Scales returns the client for scale subresources, whichever version of Scale they have. It finds the resource of a
+// kind through the shared mapper.
 func (c *Clients) Scales() (scale.ScalesGetter, error) { return c.scales() }
 
 // Mapper returns the mapper, which all identities share.
@@ -109,8 +109,8 @@ func (c *Clients) Mapper() *Mapper { return c.mapper }
 // Discovery returns what the server has, which all identities share. [Mapper.Refresh] brings it up to date.
 func (c *Clients) Discovery() discovery.CachedDiscoveryInterface { return c.mapper.Discovery() }
 
-// Config returns the configuration and the HTTP client, for clients of other APIs (k8s.io/metrics). The caller may change
-// the configuration.
+// Config returns the configuration and the HTTP client, for clients of other APIs (k8s.io/metrics). The caller may
+// change the configuration.
 func (c *Clients) Config() (*rest.Config, *http.Client) {
 	own := *c.config
 	return &own, c.http

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// rediscoverAfter is how long the mapper takes what it has discovered, or that it could not, for the current state when a
-// kind is not in it.
+// rediscoverAfter is how long the mapper takes what it has discovered, or that it could not, for the current state
+// when a kind is not in it.
 const rediscoverAfter = 10 * time.Second
 
 // KindMapper finds out how objects are addressed. [Mapper] does.
@@ -28,12 +28,12 @@ type KindMapper interface {
 	MappingFor(ctx context.Context, o runtime.Object) (Mapping, error)
 }
 
-// Mapper finds the mappings of all kinds. What it has discovered is shared by all who ask and kept; when a kind is missing,
-// discovery is asked again, at most once in ten seconds. Meanwhile known kinds are found without delay. A group whose
-// discovery fails, such as that of an aggregated API server that is down, hides no other group.
+// Mapper finds the mappings of all kinds. What it has discovered is shared by all who ask and kept; when a kind is
+// missing, discovery is asked again, at most once in ten seconds. Meanwhile known kinds are found without delay. A
+// group whose discovery fails, such as that of an aggregated API server that is down, hides no other group.
 //
-// It is a [meta.RESTMapper] as well, for libraries. That has no context: each call then ends within [RequestTimeout], also when the term has ended
-// before, so controllers call the methods with a context.
+// It is a [meta.RESTMapper] as well, for libraries. That has no context: each call then ends within [RequestTimeout],
+// also when the term has ended before, so controllers call the methods with a context.
 type Mapper struct {
 	cache  discovery.CachedDiscoveryInterface
 	scheme *runtime.Scheme // the kinds of typed objects that are not built in; nil for none
@@ -68,7 +68,8 @@ func NewMapper(config *rest.Config) (*Mapper, error) {
 	}, nil
 }
 
-// AddScheme lets the mapper know the kinds of typed objects of another scheme. It must be called before the mapper is used.
+// AddScheme lets the mapper know the kinds of typed objects of another scheme. It must be called before the mapper is
+// used.
 func (m *Mapper) AddScheme(s *runtime.Scheme) { m.scheme = s }
 
 // MappingFor returns the mapping of an object's kind, see [KindOf] and [Mapper.Mapping].
@@ -85,8 +86,8 @@ func (m *Mapper) MappingFor(ctx context.Context, o runtime.Object) (Mapping, err
 	return m.Mapping(ctx, kind)
 }
 
-// Mapping returns the mapping of a kind. For a built-in kind no request is made. If the server does not have the kind, the
-// error is one of which [meta.IsNoMatchError] is true; it is not when that could not be found out.
+// Mapping returns the mapping of a kind. For a built-in kind no request is made. If the server does not have the
+// kind, the error is one of which [meta.IsNoMatchError] is true; it is not when that could not be found out.
 func (m *Mapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (Mapping, error) {
 	if builtIn, ok := BuiltIn(kind); ok {
 		return builtIn, nil
@@ -121,7 +122,8 @@ func mappingOf(found *meta.RESTMapping) Mapping {
 	}
 }
 
-// HasSubresource reports whether the server has a subresource of a resource, such as "scale". It discovers anew if that may help.
+// HasSubresource reports whether the server has a subresource of a resource, such as "scale". It discovers anew if
+// that may help.
 func (m *Mapper) HasSubresource(ctx context.Context, of Mapping, name string) (bool, error) {
 	known, current := m.latest()
 	if known.hasSubresource(of, name) || current {
@@ -138,8 +140,8 @@ func (m *Mapper) HasSubresource(ctx context.Context, of Mapping, name string) (b
 // Invalidate would only empty it.
 func (m *Mapper) Discovery() discovery.CachedDiscoveryInterface { return m.cache }
 
-// Refresh discovers anew, or waits for the discovery that is under way. It returns an error if nothing could be found out;
-// that single groups fail is none.
+// Refresh discovers anew, or waits for the discovery that is under way. It returns an error if nothing could be found
+// out; that single groups fail is none.
 func (m *Mapper) Refresh(ctx context.Context) error {
 	known, err := m.discover(ctx, nil)
 	if err != nil {
@@ -171,8 +173,8 @@ func (m *Mapper) latest() (known *discovered, current bool) {
 	return m.known, !m.tried.IsZero() && time.Since(m.tried) < rediscoverAfter
 }
 
-// discover waits for the discovery that is under way, and begins one if none is, unless one has ended since the caller has looked at what
-// was known; nil stands for a caller that has not looked.
+// discover waits for the discovery that is under way, and begins one if none is, unless one has ended since the
+// caller has looked at what was known; nil stands for a caller that has not looked.
 func (m *Mapper) discover(ctx context.Context, seen *discovered) (*discovered, error) {
 	m.mu.Lock()
 	running := m.running

@@ -56,13 +56,15 @@ func BuiltIn(kind schema.GroupVersionKind) (m Mapping, ok bool) {
 	}, true
 }
 
-// MappingFor returns the mapping of a type that client-go's scheme has, such as MappingFor[*corev1.Pod](). Of any other type it panics.
+// MappingFor returns the mapping of a type that client-go's scheme has, such as MappingFor[*corev1.Pod](). Of any
+// other type it panics.
 func MappingFor[T plan.Object]() Mapping {
 	m, _ := BuiltIn(KindFor[T]())
 	return m
 }
 
-// KindFor returns the kind of a type that client-go's scheme has, such as KindFor[*corev1.Pod](). Of any other type it panics.
+// KindFor returns the kind of a type that client-go's scheme has, such as KindFor[*corev1.Pod](). Of any other type
+// it panics.
 func KindFor[T plan.Object]() schema.GroupVersionKind {
 	kinds, _, err := scheme.Scheme.ObjectKinds(reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object))
 	if err != nil {
@@ -71,8 +73,8 @@ func KindFor[T plan.Object]() schema.GroupVersionKind {
 	return kinds[0]
 }
 
-// KindOf returns the kind of an object: of a typed one by client-go's scheme, and of unstructured content, of metadata and of types that
-// client-go does not know as the object itself says.
+// KindOf returns the kind of an object: of a typed one by client-go's scheme, and of unstructured content, of
+// metadata and of types that client-go does not know as the object itself says.
 func KindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 	switch o.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:

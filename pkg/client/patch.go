@@ -73,8 +73,8 @@ func (m Mapping) Applied(o plan.Object) ([]byte, error) {
 	return encode(m.GroupVersionKind, fields)
 }
 
-// differingParts returns copies of two objects without the fields that are equal in both, so that these need not be encoded and
-// compared as maps. Objects of different types, and those without typed fields, are returned as they are.
+// differingParts returns copies of two objects without the fields that are equal in both, so that these need not be
+// encoded and compared as maps. Objects of different types, and those without typed fields, are returned as they are.
 func differingParts(before, after plan.Object) (oldParts, newParts plan.Object) {
 	_, untyped := before.(runtime.Unstructured)
 	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
@@ -188,7 +188,8 @@ func dropElementOrder(patch map[string]any) {
 	}
 }
 
-// onlyOrdered removes the directives of an element, and reports whether it had some and has nothing but its merge key left.
+// onlyOrdered removes the directives of an element, and reports whether it had some and has nothing but its merge key
+// left.
 func onlyOrdered(element any) bool {
 	fields, ok := element.(map[string]any)
 	if !ok {

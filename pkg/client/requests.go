@@ -209,8 +209,8 @@ func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o
 	return w.answered(ctx, m, req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data), opts)
 }
 
-// answered makes a write of which only the metadata of the object in the answer is wanted: its name and uid, its version,
-// whether it is being deleted. Neither side then writes or reads the rest.
+// answered makes a write of which only the metadata of the object in the answer is wanted: its name and uid, its
+// version, whether it is being deleted. Neither side then writes or reads the rest.
 func (w writer) answered(ctx context.Context, m Mapping, req *rest.Request, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if opts.Subresource != "" {
 		req.SubResource(opts.Subresource)
@@ -284,8 +284,9 @@ func accessReviews() Mapping {
 	return MappingFor[*authorizationv1.SubjectAccessReview]()
 }
 
-// do makes one request, bounded in time. Client-go would repeat what the server puts off (429 with Retry-After) for as long as that takes,
-// and a write would be carried out that was planned long before. Whoever has made the request decides again.
+// do makes one request, bounded in time. Client-go would repeat what the server puts off (429 with Retry-After) for
+// as long as that takes, and a write would be carried out that was planned long before. Whoever has made the request
+// decides again.
 func (r reader) do(ctx context.Context, req *rest.Request) rest.Result {
 	bound, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()

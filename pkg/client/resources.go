@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// PreferredResources returns the resources that support all of the verbs, such as "list", "watch" and "delete": each in the
-// version that its group prefers, without subresources, sorted by group and resource. It is answered from a discovery that
-// is at most ten seconds old, so that several callers share one.
+// PreferredResources returns the resources that support all of the verbs, such as "list", "watch" and "delete": each
+// in the version that its group prefers, without subresources, sorted by group and resource. It is answered from a
+// discovery that is at most ten seconds old, so that several callers share one.
 //
 // If the discovery of some group versions failed, it returns the resources of all others with an error that
 // [discovery.GroupDiscoveryFailedErrorGroups] takes apart. After any other error nothing is known.
@@ -23,8 +23,8 @@ func (m *Mapper) PreferredResources(ctx context.Context, verbs ...string) ([]Map
 	return m.PreferredResourcesSince(ctx, time.Time{}, verbs...)
 }
 
-// PreferredResourcesSince does the same, from a discovery that also began no earlier than at the given time: it finds what was
-// there then.
+// PreferredResourcesSince does the same, from a discovery that also began no earlier than at the given time: it finds
+// what was there then.
 func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time, verbs ...string) ([]Mapping, error) {
 	known, current := m.latest()
 	for !current || known.began.Before(earliest) { // the one under way may have begun too early

@@ -11,8 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/apis"
 )
 
-// WithAPIs returns the same factory for somebody who does not work without some APIs, and uses others when they are served. Caches of these
-// hold up nobody else while their APIs are missing. A watch of what is used is not waited for then, see [reconcile.Watch].
+// WithAPIs returns the same factory for somebody who does not work without some APIs, and uses others when they are
+// served. Caches of these hold up nobody else while their APIs are missing. A watch of what is used is not waited for
+// then, see [reconcile.Watch].
 func (f *Factory) WithAPIs(needs, uses []schema.GroupVersionResource) *Factory {
 	of := *f
 	of.needs, of.uses = needs, uses
@@ -42,8 +43,9 @@ func (f *Factory) of(resource schema.GroupVersionResource) informers.SharedInfor
 	return f.all.factories[which{f.selector, true}]
 }
 
-// Missing reports whether the API server does not serve the kind, as far as is known. The cache is then empty, or holds what it did when the
-// API was served last. It is always false of kinds that no controller declares that it needs or uses.
+// Missing reports whether the API server does not serve the kind, as far as is known. The cache is then empty, or
+// holds what it did when the API was served last. It is always false of kinds that no controller declares that it
+// needs or uses.
 func (s Store[T]) Missing() bool { return s.gate.Missing() }
 
 // waitForGated waits for the caches of APIs that may be missing, but are not. It returns false if ctx ends before.

@@ -18,8 +18,8 @@ type BudgetCache struct {
 	split *splitSelectors
 }
 
-// splitSelectors keeps split selectors of cached objects, which do not change, so that a lookup need not parse them. What is kept of a selector
-// goes with it. It is safe for concurrent use.
+// splitSelectors keeps split selectors of cached objects, which do not change, so that a lookup need not parse them.
+// What is kept of a selector goes with it. It is safe for concurrent use.
 type splitSelectors struct {
 	mu    sync.Mutex
 	known map[weak.Pointer[metav1.LabelSelector]]*selectors.Selector
@@ -38,10 +38,10 @@ func Budgets(f *Factory, paths ...string) (BudgetCache, error) {
 	return c, err
 }
 
-// Selecting returns the budgets whose selector matches the labels of a pod in the namespace: an empty selector matches every pod,
-// none matches no pod, and neither does one that no server accepts (DIS-6). The cost grows with the number of budgets found, of
-// different sets of keys that selectors have, and of budgets of the namespace whose selectors have nothing but expressions other
-// than In.
+// Selecting returns the budgets whose selector matches the labels of a pod in the namespace: an empty selector
+// matches every pod, none matches no pod, and neither does one that no server accepts (DIS-6). The cost grows with
+// the number of budgets found, of different sets of keys that selectors have, and of budgets of the namespace whose
+// selectors have nothing but expressions other than In.
 func (c BudgetCache) Selecting(namespace string, labels map[string]string) []*policyv1.PodDisruptionBudget {
 	return slices.DeleteFunc(c.selecting(namespace, labels), func(b *policyv1.PodDisruptionBudget) bool {
 		if b.Spec.Selector == nil || len(b.Spec.Selector.MatchExpressions) == 0 {

@@ -34,8 +34,8 @@ const (
 // OwnedStore is a cache of objects that controllers own.
 type OwnedStore[T metav1.Object] struct{ Store[T] }
 
-// OwnedBy returns the objects of a namespace whose controlling owner has the uid. An owner is in the namespace of what it
-// owns: whoever writes its uid into objects of another namespace gains nothing by it (RS-11).
+// OwnedBy returns the objects of a namespace whose controlling owner has the uid. An owner is in the namespace of
+// what it owns: whoever writes its uid into objects of another namespace gains nothing by it (RS-11).
 func (s OwnedStore[T]) OwnedBy(namespace string, uid types.UID) []T {
 	elsewhere := func(o T) bool { return o.GetNamespace() != namespace }
 	return slices.DeleteFunc(s.by(byController, namespace, string(uid)), elsewhere)
@@ -46,7 +46,8 @@ func (s OwnedStore[T]) OrphansIn(namespace string) []T {
 	return s.by(byOrphanage, namespace, namespace)
 }
 
-// Store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written to.
+// Store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written
+// to.
 type Store[T metav1.Object] struct{ cached }
 
 // cached is what is known of a cache, whatever the type of its objects.
@@ -61,13 +62,14 @@ type cached struct {
 // MetadataOnly is the path of a controller that reads of a kind nothing but what is always kept, see [Objects].
 const MetadataOnly = projection.MetadataOnly
 
-// Objects returns the cache of a kind of client-go's scheme, such as Objects[*batchv1.Job], or of a scheme that was added with
-// [Factory.AddScheme]. Only kinds that are asked for are watched (CI-9), and each only once, however many controllers ask. It must be
-// called before the factory starts. It fails if the kind is unknown.
+// Objects returns the cache of a kind of client-go's scheme, such as Objects[*batchv1.Job], or of a scheme that was
+// added with [Factory.AddScheme]. Only kinds that are asked for are watched (CI-9), and each only once, however many
+// controllers ask. It must be called before the factory starts. It fails if the kind is unknown.
 //
-// The paths are those of the fields that the caller reads, as "spec.replicas" or "metadata.annotations[example.com/cost]". The metadata,
-// but for annotations and managedFields, is always kept, and [MetadataOnly] asks for nothing else. Without a path, all fields but
-// managedFields are kept, as whoever writes back whole objects needs it.
+// The paths are those of the fields that the caller reads, as "spec.replicas" or
+// "metadata.annotations[example.com/cost]". The metadata, but for annotations and managedFields, is always kept, and
+// [MetadataOnly] asks for nothing else. Without a path, all fields but managedFields are kept, as whoever writes back
+// whole objects needs it.
 func Objects[T apiObject](f *Factory, paths ...string) (Store[T], error) {
 	return objects[T](f, nil, paths)
 }
@@ -92,8 +94,8 @@ type IndexedStore[T metav1.Object] struct {
 	index string
 }
 
-// IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a value. Who asks
-// for the same cache with the same name of an index gets the index that is there.
+// IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a
+// value. Who asks for the same cache with the same name of an index gets the index that is there.
 func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []string, paths ...string) (IndexedStore[T], error) {
 	s, err := objects[T](f, indexOf(name, values), paths)
 	return IndexedStore[T]{s, name}, err
@@ -117,8 +119,8 @@ type apiObject interface {
 	runtime.Object
 }
 
-// informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by [listwatch.NewClient]
-// it retries.
+// informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by
+// [listwatch.NewClient] it retries.
 func informerOf[T apiObject](f *Factory, paths []string) (cached, error) {
 	var none T
 	example := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)
@@ -164,8 +166,8 @@ func (f *Factory) informer(
 	return f.note(kind, resource, informer)
 }
 
-// newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the conflict that
-// the second one causes is ignored.
+// newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the
+// conflict that the second one causes is ignored.
 func newStore[T metav1.Object](of cached, indexers cache.Indexers) (Store[T], error) {
 	informer := of.informer
 	for name, index := range indexers {
@@ -184,8 +186,9 @@ func newStore[T metav1.Object](of cached, indexers cache.Indexers) (Store[T], er
 // Kind is the kind of the objects.
 func (s Store[T]) Kind() schema.GroupVersionKind { return s.kind }
 
-// Reached reports whether the cache shows the state of a resourceVersion, or a later one. The version may be that of another resource, as the
-// API server counts the changes of all resources that it stores together. What is read of the cache after that is at least as new.
+// Reached reports whether the cache shows the state of a resourceVersion, or a later one. The version may be that of
+// another resource, as the API server counts the changes of all resources that it stores together. What is read of
+// the cache after that is at least as new.
 func (s Store[T]) Reached(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(s.informer.GetIndexer().LastStoreSyncResourceVersion(), version)
 	return err == nil && order >= 0
@@ -194,7 +197,8 @@ func (s Store[T]) Reached(version string) bool {
 // Informer is what fills the cache.
 func (s Store[T]) Informer() cache.SharedIndexInformer { return s.informer }
 
-// Get returns the object of that name, the zero T (nil) if there is none. Of kinds without namespaces the namespace is empty.
+// Get returns the object of that name, the zero T (nil) if there is none. Of kinds without namespaces the namespace
+// is empty.
 func (s Store[T]) Get(namespace, name string) (found T) {
 	o, ok, err := s.informer.GetIndexer().GetByKey(cache.NewObjectName(namespace, name).String())
 	if err == nil && ok {
@@ -223,7 +227,8 @@ func (s Store[T]) by(index, namespace, value string) []T {
 	return typed[T](mustFind(s.informer.GetIndexer().ByIndex(index, value)))
 }
 
-// mustBeSound panics if the index lacks an object of the namespace, see [panics.Informer]: it ends at who looks, as with [mustFind].
+// mustBeSound panics if the index lacks an object of the namespace, see [panics.Informer]: it ends at who looks, as
+// with [mustFind].
 func (s Store[T]) mustBeSound(index, namespace string) {
 	mustFind(0, s.safe.Sound(index, namespace))
 }

@@ -1,5 +1,5 @@
-// Package informers holds the caches that all controllers of a process share: one per kind, with an index for every frequent
-// lookup (CI-9, RS-63).
+// Package informers holds the caches that all controllers of a process share: one per kind, with an index for every
+// frequent lookup (CI-9, RS-63).
 //
 // A controller asks for a cache while it is built, and says which fields it reads:
 //
@@ -13,10 +13,10 @@
 //		pods.Watch(owners.Enqueues),
 //	}
 //
-// The cache of a kind keeps the fields that any controller reads, and all fields if one of them names none. So no controller can
-// empty the fields of another one.
+// The cache of a kind keeps the fields that any controller reads, and all fields if one of them names none. So no
+// controller can empty the fields of another one.
 //
-// Objects are projected to these fields before they are cached (package projection), and equal parts of several objects are held
-// once (interning). Lists and watches that fail are retried within seconds, their errors are logged at a limited rate, and
-// [WatchLiveness] tells which watches are alive.
+// Objects are projected to these fields before they are cached (package projection), and equal parts of several
+// objects are held once (interning). Lists and watches that fail are retried within seconds, their errors are logged
+// at a limited rate, and [WatchLiveness] tells which watches are alive.
 package informers

@@ -33,9 +33,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
 )
 
-// Factory makes the informers of a process: one per kind, and one per kind and field selector. It is a SharedInformerFactory of
-// client-go. An informer that is got by the methods of that, such as f.Core().V1().Secrets(), works as it does with client-go, and
-// keeps whole objects.
+// Factory makes the informers of a process: one per kind, and one per kind and field selector. It is a
+// SharedInformerFactory of client-go. An informer that is got by the methods of that, such as
+// f.Core().V1().Secrets(), works as it does with client-go, and keeps whole objects.
 type Factory struct {
 	informers.SharedInformerFactory        // of the informers with this selector
 	selector                        string // of fields; empty for none
@@ -63,8 +63,8 @@ type all struct {
 	started   bool
 }
 
-// which informers are of one factory of client-go: those with a selector, and apart from the others those of APIs that may be missing, because
-// one waits for all informers of a factory.
+// which informers are of one factory of client-go: those with a selector, and apart from the others those of APIs
+// that may be missing, because one waits for all informers of a factory.
 type which struct {
 	selector string
 	gated    bool
@@ -90,9 +90,9 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 	return (&Factory{all: a}).selecting("")
 }
 
-// Selecting returns the factory of informers that list and watch only what the selector of fields matches, such as Secrets of one
-// type: a cache must not hold values that nobody reads. Each kind has one informer for each selector, however many controllers ask.
-// They are started and shut down together with those of f.
+// Selecting returns the factory of informers that list and watch only what the selector of fields matches, such as
+// Secrets of one type: a cache must not hold values that nobody reads. Each kind has one informer for each selector,
+// however many controllers ask. They are started and shut down together with those of f.
 func Selecting(f *Factory, selector fields.Selector) *Factory { return f.selecting(selector.String()) }
 
 func (f *Factory) selecting(selector string) *Factory {
@@ -118,8 +118,8 @@ func (f *Factory) Limited(may func(schema.GroupResource) error) *Factory {
 	return &limited
 }
 
-// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function tells. They are read in JSON, and kept
-// whole. It must be called before a cache is asked for.
+// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function tells. They are read
+// in JSON, and kept whole. It must be called before a cache is asked for.
 func (f *Factory) AddScheme(
 	s *runtime.Scheme, resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error),
 ) {
@@ -139,7 +139,8 @@ func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, 
 	return kinds[0], resource, nil
 }
 
-// ask notes which fields are read of a kind. It fails if who asks may not cache it, if there are no such fields, or if it is too late.
+// ask notes which fields are read of a kind. It fails if who asks may not cache it, if there are no such fields, or
+// if it is too late.
 func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersionResource, reads projection.Fields) error {
 	if f.may != nil {
 		if err := f.may(resource.GroupResource()); err != nil {
@@ -162,8 +163,8 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	return nil
 }
 
-// note remembers a cache, for [CacheStatuses], and returns it with its informer as all use it: a panic of what they give it ends at one
-// object, and it is not synced while its API is missing.
+// note remembers a cache, for [CacheStatuses], and returns it with its informer as all use it: a panic of what they
+// give it ends at one object, and it is not synced while its API is missing.
 func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersionResource, made cache.SharedIndexInformer) cached {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
@@ -186,8 +187,8 @@ func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersio
 	return c
 }
 
-// identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the
-// second one as an error.
+// identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name:
+// client-go logs the second one as an error.
 func (f *Factory) identity(resource schema.GroupVersionResource) cache.InformerNameAndResource {
 	if _, taken := f.all.named.LoadOrStore(resource, true); taken {
 		return (*cache.InformerName)(nil).WithResource(resource)
@@ -288,8 +289,8 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
 }
 
-// WaitForCacheSyncWithContext implements informers.SharedInformerFactory. A type of which there are several caches is synced when
-// all of them are. Caches of APIs that are missing are not waited for.
+// WaitForCacheSyncWithContext implements informers.SharedInformerFactory. A type of which there are several caches is
+// synced when all of them are. Caches of APIs that are missing are not waited for.
 func (f *Factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
 	result := cache.SyncResult{Synced: map[reflect.Type]bool{}}
 	for of, one := range f.factories() {

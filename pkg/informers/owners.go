@@ -21,8 +21,8 @@ type Owners[T interface {
 	Selector func(T) *metav1.LabelSelector  // by which T adopts; nil: none does
 }
 
-// Enqueues returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of those
-// who may adopt it, if it is an orphan that is new or has been relabelled or let go (RS-3, DEP-2).
+// Enqueues returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of
+// those who may adopt it, if it is an orphan that is new or has been relabelled or let go (RS-3, DEP-2).
 func (o Owners[T]) Enqueues(before, after plan.Object) (keys []plan.Key) {
 	if before != nil {
 		keys = o.Of(before, keys)
@@ -73,7 +73,8 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// ItselfIf returns the key of the object that has changed if it matches, or has matched before it changed or was deleted.
+// ItselfIf returns the key of the object that has changed if it matches, or has matched before it changed or was
+// deleted.
 func ItselfIf[T plan.Object](before, after plan.Object, matches func(T) bool) []plan.Key {
 	for _, o := range []plan.Object{after, before} {
 		if typed, ok := o.(T); ok && matches(typed) {

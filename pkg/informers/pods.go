@@ -60,12 +60,14 @@ type ClaimPodCache struct{ Store[*corev1.Pod] }
 
 // PodFields are what a controller reads of pods. The zero value stands for whole pods.
 type PodFields struct {
-	// Paths are those of fields, see [Objects]. The affinity of a pod is kept until the pod is assigned to a node, and volumes only if
-	// something is kept of their sources.
+	// Paths are those of fields, see [Objects]. The affinity of a pod is kept until the pod is assigned to a node,
+	// and volumes only if something is kept of their sources.
 	Paths []string
-	// Containers says that containers are read of which nothing else is kept than the name. Without it they are left out.
+	// Containers says that containers are read of which nothing else is kept than the name. Without it they are left
+	// out.
 	Containers bool
-	// Condition reports whether a condition of that type is read, if "status.conditions" is among the paths. Nil: all are.
+	// Condition reports whether a condition of that type is read, if "status.conditions" is among the paths. Nil: all
+	// are.
 	Condition func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
@@ -85,8 +87,9 @@ func (f PodFields) projected() projection.Fields {
 	}
 }
 
-// Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
-// only once, however many controllers ask. It must be called before the factory starts. Without fields, whole pods are kept.
+// Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and
+// each only once, however many controllers ask. It must be called before the factory starts. Without fields, whole
+// pods are kept.
 func Pods(f *Factory, reads ...PodFields) (PodCache, error) {
 	s, err := podStore(f, owners(), reads)
 	return PodCache{OwnedStore[*corev1.Pod]{s}}, err
@@ -130,8 +133,8 @@ func PodsByNode(f *Factory, reads ...PodFields) (NodePodCache, error) {
 	return NodePodCache{s}, err
 }
 
-// EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for them
-// has a process pay for them.
+// EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for
+// them has a process pay for them.
 func EndingPods(f *Factory, reads ...PodFields) (EndingPodCache, error) {
 	s, err := podStore(f, cache.Indexers{byNode: nodeOf, byStage: stagesOf}, reads)
 	return EndingPodCache{NodePodCache{s}}, err
@@ -149,7 +152,8 @@ func IndexedPods(f *Factory, name string, values func(*corev1.Pod) []string, rea
 	return IndexedStore[*corev1.Pod]{s, name}, err
 }
 
-// Naming returns the pods whose volumes name the claim, on nodes or not, also those with an ephemeral volume whose claim would have that name.
+// Naming returns the pods whose volumes name the claim, on nodes or not, also those with an ephemeral volume whose
+// claim would have that name.
 func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
 	return c.by(byClaim, namespace, cache.NewObjectName(namespace, claim).String())
 }
@@ -218,8 +222,9 @@ func nodeOf(o any) ([]string, error) {
 	return nil, nil
 }
 
-// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods. In large namespaces
-// there is an index for each set of keys that a selector has had, so a lookup does not go through all pods.
+// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all
+// pods. In large namespaces there is an index for each set of keys that a selector has had, so a lookup does not go
+// through all pods.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
 	c.mustBeSound("", namespace)
 	found := mustFind(c.indexes.Find(c.stored, c.informer.AddIndexers, namespace, selector))
@@ -242,8 +247,8 @@ func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]str
 	return pods
 }
 
-// SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many pods were looked
-// at to find them. It fails for a selector that no server accepts.
+// SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many
+// pods were looked at to find them. It fails for a selector that no server accepts.
 func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) (pods []*corev1.Pod, looked int, err error) {
 	s, err := selectors.Split(by)
 	if err != nil {

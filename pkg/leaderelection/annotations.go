@@ -7,11 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Annotate sets what changes the annotations of the lease when this process renews it while it works as the leader. They go with the renewal: there
-// is no request more. f is given a map of its own. It must be called before [Elector.Run].
+// Annotate sets what changes the annotations of the lease when this process renews it while it works as the leader.
+// They go with the renewal: there is no request more. f is given a map of its own. It must be called before
+// [Elector.Run].
 func (e *Elector) Annotate(f func(annotations map[string]string)) { e.annotate = f }
 
-// Metadata returns that of the lease, as this process has last seen it; empty if it has not. Who leads sees it every retry period.
+// Metadata returns that of the lease, as this process has last seen it; empty if it has not. Who leads sees it every
+// retry period.
 func (e *Elector) Metadata() metav1.ObjectMeta {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -83,7 +83,8 @@ func (c Config) Validate() []error {
 		}
 	}
 	if c.LeaseDuration > 0 && c.LeaseDuration < 2*time.Second {
-		// Others see a renewal when the second of its time changes: they would take a lease of 1s from a healthy holder.
+		// Others see a renewal when the second of its time changes: they would take a lease of 1s from a healthy
+		// holder.
 		bad("--leader-elect-lease-duration must be at least 2s, not %v: a lease has whole seconds", c.LeaseDuration)
 	}
 	if c.LeaseDuration <= c.RenewDeadline {
@@ -137,6 +138,6 @@ func (c Config) shutdownTimeout() time.Duration {
 // ErrLost says that the lease was lost: it could not be renewed in time, or somebody else has it.
 var ErrLost = errors.New("leaderelection lost/stopped")
 
-// ErrStuck says that the work went on after it was told to stop, for longer than the shutdown timeout. The lease was not
-// released; others wait until it expires.
+// ErrStuck says that the work went on after it was told to stop, for longer than the shutdown timeout. The lease was
+// not released; others wait until it expires.
 var ErrStuck = errors.New("the work did not stop in time")

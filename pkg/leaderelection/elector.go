@@ -60,10 +60,11 @@ func New(
 	return &Elector{config: config, identity: identity, leases: leases, events: events, clock: realClock()}, nil
 }
 
-// Held reports whether the lease is ours, by the local clock: for renew deadline + retry period after the start of the
-// last request that renewed it (LE-14), and no longer than others wait before they take it (LE-8). Time is what the
-// monotonic or the wall clock says has passed, whichever is more, so that a machine that was suspended notices before it
-// writes. It is false before the lease was acquired, and from the moment on at which its release begins or it is lost.
+// Held reports whether the lease is ours, by the local clock: for renew deadline + retry period after the start of
+// the last request that renewed it (LE-14), and no longer than others wait before they take it (LE-8). Time is what
+// the monotonic or the wall clock says has passed, whichever is more, so that a machine that was suspended notices
+// before it writes. It is false before the lease was acquired, and from the moment on at which its release begins or
+// it is lost.
 func (e *Elector) Held() bool {
 	t := e.current.Load()
 	return t != nil && t.held()
@@ -82,17 +83,19 @@ func (e *Elector) Check() error {
 	return nil
 }
 
-// Run competes for the lease, for as long as it takes, and calls lead when it is ours. The context of lead ends with ctx,
-// and when the lease is lost, then with [ErrLost] as its cause.
+// Run competes for the lease, for as long as it takes, and calls lead when it is ours. The context of lead ends with
+// ctx, and when the lease is lost, then with [ErrLost] as its cause.
 //
-// When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead. Until
-// then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If that takes
-// longer than the shutdown timeout, or lead returns [ErrStuck] because work goes on, Run returns ErrStuck and lets the lease expire.
+// When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead.
+// Until then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If
+// that takes longer than the shutdown timeout, or lead returns [ErrStuck] because work goes on, Run returns ErrStuck
+// and lets the lease expire.
 //
-// A term also ends when the wall clock has run ahead of the monotonic one by more than the lease duration: the machine was suspended.
+// A term also ends when the wall clock has run ahead of the monotonic one by more than the lease duration: the
+// machine was suspended.
 //
-// When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns [ErrLost], or
-// with [Standby] competes again; it never calls lead while an earlier call has not returned.
+// When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns
+// [ErrLost], or with [Standby] competes again; it never calls lead while an earlier call has not returned.
 //
 // If ctx ends before the lease was ours, Run returns nil. Run must not be called twice at a time.
 func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
@@ -112,15 +115,15 @@ func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error)
 	}
 }
 
-// errLeaseFree says that another holder has released the lease or has let it expire. A new candidacy begins with an attempt,
-// while the present one may wait for up to 4.4 s before its next.
+// errLeaseFree says that another holder has released the lease or has let it expire. A new candidacy begins with an
+// attempt, while the present one may wait for up to 4.4 s before its next.
 var errLeaseFree = errors.New("nobody has the lease any more")
 
 // candidacy is one round: acquire, lead, release or lose.
 func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) error) error {
 	// Not the child of ctx: its end must not end the renewals, and client-go would also release the lease right then,
-	// while the work is still going on. Nor does client-go release at all here: it does so after a loss too, and then it
-	// takes the record it has just read for its own, even if that names another holder.
+	// while the work is still going on. Nor does client-go release at all here: it does so after a loss too, and then
+	// it takes the record it has just read for its own, even if that names another holder.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	t := newTerm(e.newLock(), e.config, e.clock, stop)

@@ -16,12 +16,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Watch lets a candidate see at once that the lease was given up or has expired, not only at its next try. Without the right
-// to watch leases it goes on without. The client must not limit the time of a request. It must be called before Run.
+// Watch lets a candidate see at once that the lease was given up or has expired, not only at its next try. Without
+// the right to watch leases it goes on without. The client must not limit the time of a request. It must be called
+// before Run.
 func (e *Elector) Watch(leases coordinationv1.LeasesGetter) { e.watched = leases }
 
-// leaseFreed returns a channel that receives once, as soon as the holder of the lease has released it (nil) or has let it
-// expire (the record that has expired). The watch ends with ctx.
+// leaseFreed returns a channel that receives once, as soon as the holder of the lease has released it (nil) or has
+// let it expire (the record that has expired). The watch ends with ctx.
 func (e *Elector) leaseFreed(ctx context.Context) <-chan []byte {
 	if e.watched == nil {
 		return nil
@@ -56,16 +57,16 @@ func (e *Elector) watchLease(ctx context.Context) (watch.Interface, error) {
 	})
 }
 
-// observedRecord is the record of a lease that somebody else holds, as a candidate has last seen it. A lease that was free
-// from the beginning is not reported as freed.
+// observedRecord is the record of a lease that somebody else holds, as a candidate has last seen it. A lease that was
+// free from the beginning is not reported as freed.
 type observedRecord struct {
 	record []byte        // nil: nobody has held the lease since the candidacy began
 	since  time.Time     // when this record was first seen, by our clock (LE-8)
 	valid  time.Duration // how long it is valid without a renewal, as stored in the lease
 }
 
-// untilFree reads until the lease has been released or has expired, or the watch has ended. An observed record outlives a
-// watch: if the next watch shows it unchanged, it was not renewed in between.
+// untilFree reads until the lease has been released or has expired, or the watch has ended. An observed record
+// outlives a watch: if the next watch shows it unchanged, it was not renewed in between.
 func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed bool) {
 	defer w.Stop()
 	expiry := time.NewTimer(0)

@@ -10,8 +10,9 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// OnRollback sets what is told when the lease is found in an earlier version than this process has seen: the storage of the API server was
-// restored from a backup, or it reads from a replica that lacks the latest writes. It must be called before [Elector.Run].
+// OnRollback sets what is told when the lease is found in an earlier version than this process has seen: the storage
+// of the API server was restored from a backup, or it reads from a replica that lacks the latest writes. It must be
+// called before [Elector.Run].
 func (e *Elector) OnRollback(f func(error)) { e.rolledBack = f }
 
 // leases are those of the API server, as the elector sees them.
@@ -43,8 +44,8 @@ func (l leaseVersions) Update(ctx context.Context, lease *coordinationv1.Lease, 
 	return l.elector.noted(l.LeaseInterface.Update(ctx, l.elector.annotated(lease), o))
 }
 
-// noted notes the version and the metadata of the lease in an answer. The requests of an elector follow one another, and each is answered with the latest
-// version, so it never goes back by itself.
+// noted notes the version and the metadata of the lease in an answer. The requests of an elector follow one another,
+// and each is answered with the latest version, so it never goes back by itself.
 func (e *Elector) noted(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return lease, err

@@ -28,8 +28,8 @@ func realClock() func() instant {
 	}
 }
 
-// asleep is how much longer the time since then was by the wall clock than by the monotonic one: the machine was suspended, or its clock was set
-// forward.
+// asleep is how much longer the time since then was by the wall clock than by the monotonic one: the machine was
+// suspended, or its clock was set forward.
 func (i instant) asleep(past instant) time.Duration {
 	return i.wall.Sub(past.wall) - (i.mono - past.mono)
 }
@@ -45,8 +45,8 @@ type renewal struct {
 	seen instant // the earliest moment at which others can have seen the record that it wrote
 }
 
-// term is one candidacy, from the first read of the lease to its release or loss. To client-go it is the lock: so it sees
-// all requests about the lease, and knows when the last one that succeeded was begun.
+// term is one candidacy, from the first read of the lease to its release or loss. To client-go it is the lock: so it
+// sees all requests about the lease, and knows when the last one that succeeded was begun.
 type term struct {
 	resourcelock.Interface // the lease itself
 
@@ -88,15 +88,15 @@ func (t *term) held() bool {
 	return t.left(now.since(r.sent), now.since(r.seen)) > 0
 }
 
-// left is how much longer the lease is ours, if it was renewed and seen so long ago. It is ours for as long as client-go
-// tries to renew it (LE-14), and never longer than others wait before they take it (LE-8).
+// left is how much longer the lease is ours, if it was renewed and seen so long ago. It is ours for as long as
+// client-go tries to renew it (LE-14), and never longer than others wait before they take it (LE-8).
 func (t *term) left(sent, seen time.Duration) time.Duration {
 	return min(t.config.RenewDeadline+t.config.RetryPeriod-sent, t.config.written()-seen)
 }
 
-// awake ends the term if the machine seems to have slept for longer than others wait before they take the lease. That it is ours again after the next
-// renewal proves little: the caches are as old as the sleep, and a watch whose connection has gone says nothing for up to 45 s. It returns false if
-// the term has ended.
+// awake ends the term if the machine seems to have slept for longer than others wait before they take the lease. That
+// it is ours again after the next renewal proves little: the caches are as old as the sleep, and a watch whose
+// connection has gone says nothing for up to 45 s. It returns false if the term has ended.
 func (t *term) awake(now instant) bool {
 	if r := t.holding.Load(); r != nil {
 		if slept := now.asleep(r.sent); slept > t.config.LeaseDuration {
@@ -106,8 +106,9 @@ func (t *term) awake(now instant) bool {
 	return !t.isOver()
 }
 
-// watch declares the lease lost when it was not renewed in time, whatever hangs (LE-14). It goes by the monotonic clock
-// alone: when only the wall clock has jumped then held is false at once, and if it has jumped far, the term ends, see awake.
+// watch declares the lease lost when it was not renewed in time, whatever hangs (LE-14). It goes by the monotonic
+// clock alone: when only the wall clock has jumped then held is false at once, and if it has jumped far, the term
+// ends, see awake.
 func (t *term) watch(ctx context.Context) {
 	for {
 		r := t.holding.Load()
@@ -169,8 +170,8 @@ func (t *term) isLost() bool {
 	}
 }
 
-// settled waits until client-go's loop, whose context has ended, has returned, and reports whether it has: a request that
-// does not heed its context (a credential plugin that hangs) must not keep the process from ending.
+// settled waits until client-go's loop, whose context has ended, has returned, and reports whether it has: a request
+// that does not heed its context (a credential plugin that hangs) must not keep the process from ending.
 func (t *term) settled() bool {
 	select {
 	case <-t.finished:
@@ -193,9 +194,9 @@ var errOver = errors.New("this candidacy has ended")
 // What it finds can mean that our term is over, even where client-go would take the lease and go on as if nothing had
 // been: another has led meanwhile, and what we know of the cluster may be old (LE-15).
 //
-// While we compete, client-go counts the duration of a record from when it first read that record itself. A record that an
-// earlier candidacy has seen expire is therefore shown to it without a holder (LE-8, decision 8). If the record was renewed
-// meanwhile it is a different one, or the write conflicts.
+// While we compete, client-go counts the duration of a record from when it first read that record itself. A record
+// that an earlier candidacy has seen expire is therefore shown to it without a holder (LE-8, decision 8). If the
+// record was renewed meanwhile it is a different one, or the write conflicts.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if !t.awake(t.clock()) {
 		return nil, nil, errOver
@@ -231,8 +232,8 @@ func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return t.write(record, func() error { return t.Interface.Update(ctx, record) })
 }
 
-// write sends a renewal. The lease is ours from the moment at which it was sent, not from the moment at which the answer
-// came: others count from when they see it, which may be before our answer arrives.
+// write sends a renewal. The lease is ours from the moment at which it was sent, not from the moment at which the
+// answer came: others count from when they see it, which may be before our answer arrives.
 func (t *term) write(record resourcelock.LeaderElectionRecord, send func() error) error {
 	now := t.clock()
 	if !t.awake(now) {
@@ -253,12 +254,13 @@ func (t *term) write(record resourcelock.LeaderElectionRecord, send func() error
 	return nil
 }
 
-// seen returns the earliest moment at which others can have seen a record with that renew time, which is being sent now.
+// seen returns the earliest moment at which others can have seen a record with that renew time, which is being sent
+// now.
 //
-// They start to count when they see the record change (LE-8), and compare it by the second. A renewal whose answer was
-// lost, though it was carried out, is repeated by client-go with the renew time of the first: the repetition succeeds, but
-// to others nothing has changed. To count from it would let us believe in the lease for the time of a request, 5s, longer
-// than they do.
+// They start to count when they see the record change (LE-8), and compare it by the second. A renewal whose answer
+// was lost, though it was carried out, is repeated by client-go with the renew time of the first: the repetition
+// succeeds, but to others nothing has changed. To count from it would let us believe in the lease for the time of a
+// request, 5s, longer than they do.
 func (t *term) seen(second int64, now instant) instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()

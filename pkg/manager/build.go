@@ -29,8 +29,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// newInstance makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
-// has to be run, or closed.
+// newInstance makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What
+// it returns has to be run, or closed.
 func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instance, err error) {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	m = &instance{Options: o, config: config, led: func() {}, clock: clock.New()}
@@ -217,8 +217,8 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	return nil
 }
 
-// eventsOf returns the client with which a controller records events. If its account may not, the root identity does it: a write that is
-// refused for long is told of, whatever the controller is.
+// eventsOf returns the client with which a controller records events. If its account may not, the root identity does
+// it: a write that is refused for long is told of, whatever the controller is.
 func (m *instance) eventsOf(entry Controller, own *client.Clients) (kubernetes.Interface, error) {
 	if entry.Rights == nil || client.MayRecordEvents(entry.Rights()) {
 		return own.Kubernetes()

@@ -31,8 +31,8 @@ func (c *caches) SetStarted(f *informers.Factory) {
 // Started reports whether SetStarted was called.
 func (c *caches) Started() bool { return c.started.Load() != nil }
 
-// Live returns the checks of what a restart of the process heals: a watch that has died unnoticed, as nothing has come for longer than the
-// bound. A cache that has not been filled yet passes.
+// Live returns the checks of what a restart of the process heals: a watch that has died unnoticed, as nothing has
+// come for longer than the bound. A cache that has not been filled yet passes.
 func (c *caches) Live(bound time.Duration) (checks []Check) {
 	for _, one := range c.served() {
 		checks = append(checks, Check{Name: "watch-" + one.Name, Err: func() error {
@@ -50,8 +50,8 @@ func (c *caches) Live(bound time.Duration) (checks []Check) {
 	return checks
 }
 
-// Ready returns the checks of whether the caches of objects are filled and follow the API server: that it refuses nothing lastingly, and has
-// sent something within the bound.
+// Ready returns the checks of whether the caches of objects are filled and follow the API server: that it refuses
+// nothing lastingly, and has sent something within the bound.
 func (c *caches) Ready(bound time.Duration) (checks []Check) {
 	for _, one := range c.served() {
 		checks = append(checks,

@@ -21,8 +21,8 @@ type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet. The error
-// may be an [Off].
+// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet.
+// The error may be an [Off].
 type InitFunc func(Context) (Runner, error)
 
 // Off is the error with which an [InitFunc] says that the controller does not run, and why. It is no failure (REG-61).
@@ -42,27 +42,30 @@ type Controller struct {
 	Account      string // its client's name and its ServiceAccount in kube-system (CI-20); controllers may share one
 	EventSource  string // the component that its events name; empty for Account
 	OffByDefault bool   // '*' in --controllers leaves it off (CLI-53)
-	// Root: it has the root identity instead of a ServiceAccount, and is built before the others (TOK-1). Account only names its client.
+	// Root: it has the root identity instead of a ServiceAccount, and is built before the others (TOK-1). Account
+	// only names its client.
 	Root bool
-	// Beside: a manager beside kube-controller-manager takes it over. Those without it stay in the original by default, because a cluster
-	// needs them to start pods, or because the original has their files.
+	// Beside: a manager beside kube-controller-manager takes it over. Those without it stay in the original by
+	// default, because a cluster needs them to start pods, or because the original has their files.
 	Beside bool
 	Init   InitFunc
 	// Instead builds what takes the controller's place when it is switched off. It may be nil, and return nil for
 	// nothing.
 	Instead InitFunc
-	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without flags, and of no
-	// account for programs that have no command line.
+	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without
+	// flags, and of no account for programs that have no command line.
 	Flags Flags
-	// Needs are the APIs without which it cannot work. While the API server does not serve one of them, the controller is off, with a line in
-	// the log and a reason where people ask, and holds up nothing: neither other controllers nor the health of the process. Discovery is asked
-	// again within a minute. A controller that is switched off meanwhile ends, and begins anew when the API returns. While
-	// discovery fails, what it has last said counts.
+	// Needs are the APIs without which it cannot work. While the API server does not serve one of them, the
+	// controller is off, with a line in the log and a reason where people ask, and holds up nothing: neither other
+	// controllers nor the health of the process. Discovery is asked again within a minute. A controller that is
+	// switched off meanwhile ends, and begins anew when the API returns. While discovery fails, what it has last said
+	// counts.
 	Needs []schema.GroupVersionResource
-	// Uses are APIs that it works without, and uses when they are served: their caches are not waited for, and may be Missing.
+	// Uses are APIs that it works without, and uses when they are served: their caches are not waited for, and may be
+	// Missing.
 	Uses []schema.GroupVersionResource
-	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It may be nil: then no
-	// role is made for it, and it may cache anything.
+	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It
+	// may be nil: then no role is made for it, and it may cache anything.
 	Rights func() rbac.Rights
 }
 
@@ -72,8 +75,8 @@ type Flags interface {
 	AddFlags(fs *pflag.FlagSet)
 	// Validate returns all that is wrong with the values.
 	Validate() []error
-	// Configz returns the section of a KubeControllerManagerConfiguration that these options are, and its fields, with the
-	// names that they have in /configz, by which tools read them (MH-10). An empty section is not shown.
+	// Configz returns the section of a KubeControllerManagerConfiguration that these options are, and its fields,
+	// with the names that they have in /configz, by which tools read them (MH-10). An empty section is not shown.
 	Configz() (section string, fields any)
 }
 
@@ -103,8 +106,8 @@ type Context struct {
 	// Enabled tells whether a feature gate of Kubernetes is on.
 	Enabled   func(gate string) bool
 	Informers *informers.Factory
-	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery. Controllers
-	// that want the same resource share one watch.
+	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery.
+	// Controllers that want the same resource share one watch.
 	Metadata *metadata.Informers
 	// Clients are this controller's own, under its identity and limits: typed, metadata, dynamic, scale. They share the
 	// process's discovery and RESTMapper.

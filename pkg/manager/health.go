@@ -20,8 +20,9 @@ type Check struct {
 	Advisory bool
 }
 
-// Bounds say for how long something may make no progress before a health check fails. A field that is zero or less has
-// its default. On a watch without changes an API server sends a bookmark about once a minute, and the first one within two.
+// Bounds say for how long something may make no progress before a health check fails. A field that is zero or less
+// has its default. On a watch without changes an API server sends a bookmark about once a minute, and the first one
+// within two.
 type Bounds struct {
 	Worker time.Duration // livez: a worker at one key, without a request that ends; 5 minutes
 	Queue  time.Duration // livez: keys that wait while none is taken and no request ends; 2 minutes

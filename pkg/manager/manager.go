@@ -33,8 +33,8 @@ type Manager struct {
 	err     error
 }
 
-// New builds the controllers. It writes nothing and does not ask the server, whose address and credentials are in the configuration. What it
-// returns has to be run.
+// New builds the controllers. It writes nothing and does not ask the server, whose address and credentials are in the
+// configuration. What it returns has to be run.
 func New(config *rest.Config, o Options) (*Manager, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -64,8 +64,8 @@ func (m *Manager) build(ctx context.Context) error {
 	return nil
 }
 
-// Run runs the controllers while this process leads. It returns when ctx has ended and all work has stopped (nil), or with what made it stop
-// before. It can be called once.
+// Run runs the controllers while this process leads. It returns when ctx has ended and all work has stopped (nil), or
+// with what made it stop before. It can be called once.
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.begun.CompareAndSwap(false, true) {
 		return errors.New("a manager runs only once")
@@ -75,8 +75,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.err
 }
 
-// WaitUntilRunning returns nil when the controllers have begun to run, as the leader if there is an election, and all caches are filled. It
-// returns an error when ctx ends or the manager does before.
+// WaitUntilRunning returns nil when the controllers have begun to run, as the leader if there is an election, and all
+// caches are filled. It returns an error when ctx ends or the manager does before.
 func (m *Manager) WaitUntilRunning(ctx context.Context) error {
 	select {
 	case <-m.running:
@@ -110,31 +110,32 @@ func (m *Manager) Projection() (informers.Projection, error) {
 // new; [Manager.Livez] has those that can fail.
 func (m *Manager) Healthz() []Check { return m.current.Load().Healthz() }
 
-// Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on, workers
-// that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been filled yet never
-// fails, nor does an API server that cannot be reached.
+// Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on,
+// workers that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been
+// filled yet never fails, nor does an API server that cannot be reached.
 func (m *Manager) Livez() []Check { return m.current.Load().Livez() }
 
-// Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
-// and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
-// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready. It fails a check of the
-// controller that needs it, which is advisory (REG-103).
+// Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are
+// filled and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A
+// standby is ready like a leader. Caches of metadata do not count: a broken custom resource must not make the process
+// unready. It fails a check of the controller that needs it, which is advisory (REG-103).
 //
-// A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
-// with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
+// A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no
+// other process with the same rights could do more, but a rollout with too few rights stops there, and who looks sees
+// why.
 func (m *Manager) Readyz() []Check { return m.current.Load().Readyz() }
 
-// Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
-// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a
-// key. At /debug/snapshot/<controller>/<namespace>/<name> it adds what the controller sees and would do now. The controller
-// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path. Nothing
-// is written for an answer.
+// Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail
+// or wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what
+// a controller last made of a key. At /debug/snapshot/<controller>/<namespace>/<name> it adds what the controller
+// sees and would do now. The controller may be its name, its alias, or the kind of its objects. Keys without a
+// namespace have none in their path. Nothing is written for an answer.
 func (m *Manager) Explain() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().explain.ServeHTTP(w, r) })
 }
 
-// Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner] that serves
-// something has the method Handlers.
+// Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner]
+// that serves something has the method Handlers.
 func (m *Manager) Handlers() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for path := range m.current.Load().Handlers() {
@@ -148,8 +149,8 @@ func (m *Manager) Handlers() map[string]http.Handler {
 // ControllerStates tells how the controllers of this process do, for metrics.
 func (m *Manager) ControllerStates() []ControllerState { return m.current.Load().ControllerStates() }
 
-// OffStates tells which controllers are off in this process: those of the registry, in its order, then those whose needs the API server does
-// not serve at the moment, and then those that are missing.
+// OffStates tells which controllers are off in this process: those of the registry, in its order, then those whose
+// needs the API server does not serve at the moment, and then those that are missing.
 func (m *Manager) OffStates() []OffState { return m.current.Load().OffStates() }
 
 // CacheStates tells how the caches of this process do, for metrics. There are none before [Manager.Run].
@@ -190,8 +191,8 @@ type named struct {
 	brake    *brake.Brake
 }
 
-// Run runs the controllers while this process leads, until ctx has ended and all work has stopped (nil), or something makes it stop before,
-// such as [ErrRolledBack]. It must be called once at most.
+// Run runs the controllers while this process leads, until ctx has ended and all work has stopped (nil), or something
+// makes it stop before, such as [ErrRolledBack]. It must be called once at most.
 func (m *instance) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

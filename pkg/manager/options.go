@@ -22,34 +22,37 @@ import (
 type Options struct {
 	// Controllers are what runs. Those of Kubernetes are in the packages below pkg/controllers.
 	Controllers []Controller
-	// Off are those of Controllers that do not run, by name, with the reasons, for a program whose users choose. A controller may have
-	// something to do in its place, see [Controller.Instead].
+	// Off are those of Controllers that do not run, by name, with the reasons, for a program whose users choose. A
+	// controller may have something to do in its place, see [Controller.Instead].
 	Off map[string]string
-	// Scheme has the kinds that are not built in, as of custom resources, and that controllers cache and write as typed objects.
+	// Scheme has the kinds that are not built in, as of custom resources, and that controllers cache and write as
+	// typed objects.
 	Scheme *runtime.Scheme
 
-	// Component begins every user agent, which the API server takes for the field manager, and names the source of leader events. Empty:
-	// "controller-manager".
+	// Component begins every user agent, which the API server takes for the field manager, and names the source of
+	// leader events. Empty: "controller-manager".
 	Component string
-	// ContentType is what bodies are encoded as, and what answers are asked for first. Empty: protobuf. Kinds of Scheme are always sent in
-	// JSON.
+	// ContentType is what bodies are encoded as, and what answers are asked for first. Empty: protobuf. Kinds of
+	// Scheme are always sent in JSON.
 	ContentType string
-	// QPS and Burst limit the requests of each client, that is of each controller. Without QPS there is no limit on the client: the server
-	// says when to wait.
+	// QPS and Burst limit the requests of each client, that is of each controller. Without QPS there is no limit on
+	// the client: the server says when to wait.
 	QPS   float32
 	Burst int
 	// ServiceAccounts gives each controller the identity of a service account in kube-system, see [Controller.Account].
 	ServiceAccounts bool
 
-	// RootCAFile names the file with the certificate authorities by which pods verify the API server (TOK-3). Empty: those by which
-	// this process does.
+	// RootCAFile names the file with the certificate authorities by which pods verify the API server (TOK-3). Empty:
+	// those by which this process does.
 	RootCAFile string
-	// FeatureGates switches feature gates of Kubernetes, by name. Those that it does not name have the defaults of Kubernetes.
+	// FeatureGates switches feature gates of Kubernetes, by name. Those that it does not name have the defaults of
+	// Kubernetes.
 	FeatureGates map[string]bool
 
 	// LeaderElect: the controllers run only while the process holds a lease. Without it they run at once (LE-1a).
 	LeaderElect bool
-	// LeaderElection says which lease. Fields that are zero have their defaults. Its ShutdownTimeout follows that of the manager.
+	// LeaderElection says which lease. Fields that are zero have their defaults. Its ShutdownTimeout follows that of
+	// the manager.
 	LeaderElection leaderelection.Config
 
 	// Brake says how many objects of others a controller may remove at once without further proof.
@@ -62,19 +65,22 @@ type Options struct {
 	// Hooks returns who is told what a controller does, by its canonical name. It may be nil. With it, the
 	// informers have metrics of their own under the name of Component, which one process can have once (MH-35).
 	Hooks func(controller string) reconcile.Hooks
-	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it returns is called when
-	// they have ended. It may be nil.
+	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it
+	// returns is called when they have ended. It may be nil.
 	RegisterMetrics func(...metrics.Registerable) (unregister func())
 	// Bounds are those of health checks.
 	Bounds Bounds
 
-	// Lacking names what does not work in a cluster because controllers that it needs are wanted, and not there. It is logged
-	// as an error when this process begins to lead in the place of the original: without a lease, or with the original's.
+	// Lacking names what does not work in a cluster because controllers that it needs are wanted, and not there. It
+	// is logged as an error when this process begins to lead in the place of the original: without a lease, or with
+	// the original's.
 	Lacking []string
-	// Missing are controllers that this program does not have and that people may look for, by canonical name. [Manager.Explain] names them.
+	// Missing are controllers that this program does not have and that people may look for, by canonical name.
+	// [Manager.Explain] names them.
 	Missing []string
 
-	// Logger is for what is logged while the manager is built; later it is that of the context. The zero value stands for that of klog.
+	// Logger is for what is logged while the manager is built; later it is that of the context. The zero value stands
+	// for that of klog.
 	Logger klog.Logger
 }
 
@@ -95,7 +101,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.MinResyncPeriod = cmp.Or(o.MinResyncPeriod, 12*time.Hour)
 	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, 10*time.Second)
 	o.LeaderElection = o.LeaderElection.WithDefaults()
-	// The elector waits a little longer than the manager does, so that it is the manager who says what did not end (CLI-24).
+	// The elector waits a little longer than the manager does, so that it is the manager who says what did not end
+	// (CLI-24).
 	o.LeaderElection.ShutdownTimeout = o.ShutdownTimeout + time.Second
 	if o.ShutdownTimeout < 0 {
 		o.LeaderElection.ShutdownTimeout = 365 * 24 * time.Hour // no limit

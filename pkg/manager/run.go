@@ -24,8 +24,8 @@ func (m *instance) waitForServer(ctx context.Context) error {
 	return nil
 }
 
-// startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end
-// in good order.
+// startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can
+// end in good order.
 func (m *instance) startInformers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var asking sync.WaitGroup

@@ -33,7 +33,8 @@ type OffState struct {
 type CacheState struct {
 	Resource string     // with its group, as "pods" or "deployments.apps", and what is selected of it, if not all
 	Count    func() int // of its objects; the cost grows with them
-	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
+	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it
+	// never has.
 	LastActivity time.Time
 }
 

@@ -92,8 +92,9 @@ func Events() []Rule {
 	return []Rule{{Resource: "events", Verbs: []string{"create", "patch"}, For: "events"}}
 }
 
-// Manager is the root identity: what the process does apart from the controllers that have accounts of their own (RB-6, RB-7).
-// It also records events for controllers whose accounts may not. The controllers are given by their accounts. The rules of [Lease] join it.
+// Manager is the root identity: what the process does apart from the controllers that have accounts of their own
+// (RB-6, RB-7). It also records events for controllers whose accounts may not. The controllers are given by their
+// accounts. The rules of [Lease] join it.
 func Manager(controllers map[string]Rights) Identity {
 	accounts := slices.DeleteFunc(slices.Sorted(maps.Keys(controllers)), func(account string) bool { return account == Root })
 	return Identity{

@@ -1,5 +1,5 @@
-// Package app is the command: it turns arguments into a configuration, starts the program with it, and turns what comes of
-// that into messages and an exit code. Nothing in it ends the process.
+// Package app is the command: it turns arguments into a configuration, starts the program with it, and turns what
+// comes of that into messages and an exit code. Nothing in it ends the process.
 package app
 
 import (
@@ -33,8 +33,8 @@ type Program struct {
 	Start func(ctx context.Context, c options.Config) error
 }
 
-// Run executes the command line, without the name of the command, and returns the exit code: 0 or 1. It sets up logging,
-// which a process can do only once; who wants the manager without its command line finds it in pkg/manager.
+// Run executes the command line, without the name of the command, and returns the exit code: 0 or 1. It sets up
+// logging, which a process can do only once; who wants the manager without its command line finds it in pkg/manager.
 func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) int {
 	defer klog.Flush()
 	command := NewCommand(p)
@@ -57,8 +57,8 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	return 1
 }
 
-// flagError returns what is wrong with the flags in one line, with the flag that was probably meant and where to find help. The
-// help itself is so long that it would hide it (CLI-5).
+// flagError returns what is wrong with the flags in one line, with the flag that was probably meant and where to find
+// help. The help itself is so long that it would hide it (CLI-5).
 func flagError(c *cobra.Command, err error) error {
 	message := strings.ReplaceAll(err.Error(), "\n", " ") + "."
 	if number := (*strconv.NumError)(nil); errors.As(err, &number) {

@@ -20,8 +20,8 @@ type configzGeneric struct {
 	Debugging               configv1alpha1.DebuggingConfiguration
 }
 
-// configz returns what /configz shows: the part of a KubeControllerManagerConfiguration that this build obeys, with the names
-// that it has there, by which tools read it (MH-10). Each controller adds its section.
+// configz returns what /configz shows: the part of a KubeControllerManagerConfiguration that this build obeys, with
+// the names that it has there, by which tools read it (MH-10). Each controller adds its section.
 func configz(c options.Config, registry []manager.Controller) map[string]any {
 	type shared struct{ UseServiceAccountCredentials bool }
 	z := map[string]any{

@@ -21,8 +21,8 @@ func NewProgram(name string, registry []manager.Controller) Program {
 	return p
 }
 
-// start serves and runs the controllers until ctx ends. Whatever can be wrong with what is configured is found out before
-// anything is served or run.
+// start serves and runs the controllers until ctx ends. Whatever can be wrong with what is configured is found out
+// before anything is served or run.
 func start(ctx context.Context, c options.Config, registry []manager.Controller) error {
 	began := time.Now()
 	c.Metrics.Apply()

@@ -33,8 +33,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Requests about clients that each of the two clients for them sends at most, in a second and at once: strangers can cause
-// them.
+// Requests about clients that each of the two clients for them sends at most, in a second and at once: strangers can
+// cause them.
 const (
 	reviewQPS   = 50
 	reviewBurst = 100
@@ -222,8 +222,8 @@ func profileContention(c options.Serving) {
 	}
 }
 
-// serveWhile serves while work is done, and ends both when ctx ends or one of them does. The server listens no longer when
-// the work is told to end (CLI-63).
+// serveWhile serves while work is done, and ends both when ctx ends or one of them does. The server listens no longer
+// when the work is told to end (CLI-63).
 func serveWhile(ctx context.Context, server *serving.Server, handlers map[string]http.Handler, work func(context.Context) error) error {
 	serve, endServing := context.WithCancel(ctx)
 	defer endServing()

@@ -62,8 +62,8 @@ func (f versionFlag) print(w io.Writer) bool {
 	return true
 }
 
-// kubernetesVersion returns the version of Kubernetes that this build belongs to. The linker puts it in; where it did not,
-// it follows from the libraries: v0.37.2 of those is v1.37.2.
+// kubernetesVersion returns the version of Kubernetes that this build belongs to. The linker puts it in; where it did
+// not, it follows from the libraries: v0.37.2 of those is v1.37.2.
 func kubernetesVersion() apimachineryversion.Info {
 	v := version.Get()
 	if !strings.Contains(v.GitVersion, "$") {
@@ -83,7 +83,8 @@ func kubernetesVersion() apimachineryversion.Info {
 	return v
 }
 
-// release is the version of this project that was built, as `git describe` has it. The linker puts it in (see Makefile).
+// release is the version of this project that was built, as `git describe` has it. The linker puts it in (see
+// Makefile).
 var release string
 
 // build is what there is to know about this build.
@@ -97,8 +98,8 @@ type build struct {
 	Platform   string `json:"platform"`
 }
 
-// thisBuild returns what the linker was told, and else what Go has noted: the tag, when a module was installed, or the commit,
-// when a checkout was built.
+// thisBuild returns what the linker was told, and else what Go has noted: the tag, when a module was installed, or
+// the commit, when a checkout was built.
 func thisBuild() build {
 	noted, _ := debug.ReadBuildInfo()
 	return describe(release, kubernetesVersion(), noted)

@@ -16,8 +16,8 @@ import (
 // Namespace has all bootstrap tokens (BOOT-5).
 const Namespace = metav1.NamespaceSystem
 
-// longestWait is after how long a token that has not expired is looked at again at the latest. A timer does not notice that a clock was
-// set, nor that a machine was suspended.
+// longestWait is after how long a token that has not expired is looked at again at the latest. A timer does not
+// notice that a clock was set, nor that a machine was suspended.
 const longestWait = time.Hour
 
 // Kind is that of Secrets.
@@ -37,7 +37,8 @@ func Is(o plan.Object) bool {
 	return ok && s.Namespace == Namespace && s.Type == api.SecretTypeBootstrapToken
 }
 
-// Expiration returns when the token of the Secret expires, nil for never; false if what the Secret says is no time (BOOT-8).
+// Expiration returns when the token of the Secret expires, nil for never; false if what the Secret says is no time
+// (BOOT-8).
 func Expiration(s *corev1.Secret) (*time.Time, bool) {
 	text := secrets.GetData(s, api.BootstrapTokenExpirationKey)
 	if text == "" {
@@ -50,7 +51,8 @@ func Expiration(s *corev1.Secret) (*time.Time, bool) {
 	return &at, true
 }
 
-// Expired reports whether a token that expires then has done so, and if it has not, after how long to ask again; zero for never.
+// Expired reports whether a token that expires then has done so, and if it has not, after how long to ask again; zero
+// for never.
 func Expired(now time.Time, expires *time.Time) (expired bool, again time.Duration) {
 	switch {
 	case expires == nil:

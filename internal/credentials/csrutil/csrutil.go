@@ -19,8 +19,8 @@ func Kind() schema.GroupVersionKind {
 	return certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 }
 
-// Parse reads the one PEM block of a request (CSR-7), and checks that who asks has the private key (CSR-18). Other text may stand before
-// and after the block: the API server and kube-controller-manager accept that, too.
+// Parse reads the one PEM block of a request (CSR-7), and checks that who asks has the private key (CSR-18). Other
+// text may stand before and after the block: the API server and kube-controller-manager accept that, too.
 func Parse(request []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -39,8 +39,8 @@ func Parse(request []byte) (*x509.CertificateRequest, error) {
 	return parsed, nil
 }
 
-// Has reports whether the request has a condition of the type. Its status is not looked at: the API server admits no other than True for
-// approvals and denials (CSR-6).
+// Has reports whether the request has a condition of the type. Its status is not looked at: the API server admits no
+// other than True for approvals and denials (CSR-6).
 func Has(r *Request, kind certificatesv1.RequestConditionType) bool {
 	for i := range r.Status.Conditions {
 		if r.Status.Conditions[i].Type == kind {

@@ -16,8 +16,8 @@ const (
 	nodePrefix = "system:node:"
 )
 
-// Violation returns why the signer that the request names may not sign it, empty if it may (CSR-22..25). Signers that are not those of
-// Kubernetes allow nothing.
+// Violation returns why the signer that the request names may not sign it, empty if it may (CSR-22..25). Signers that
+// are not those of Kubernetes allow nothing.
 func Violation(signer string, usages []certificatesv1.KeyUsage, parsed *x509.CertificateRequest) string {
 	switch signer {
 	case certificatesv1.KubeletServingSignerName:
@@ -43,8 +43,9 @@ func Signers() []string {
 	}
 }
 
-// KubeletViolation returns what keeps the request from being one for the client certificate of a kubelet, empty if nothing does
-// (CSR-23). Of several reasons, this and servingViolation return the one that kube-controller-manager names.
+// KubeletViolation returns what keeps the request from being one for the client certificate of a kubelet, empty if
+// nothing does (CSR-23). Of several reasons, this and servingViolation return the one that kube-controller-manager
+// names.
 func KubeletViolation(usages []certificatesv1.KeyUsage, parsed *x509.CertificateRequest) string {
 	return cmp.Or(
 		organizationViolation(parsed),
@@ -97,8 +98,8 @@ func forbidden(kind string, names int) string {
 	return ""
 }
 
-// usageViolation says whether the usages are others than those of a kubelet that has this purpose. The order does not matter, nor does
-// repetition.
+// usageViolation says whether the usages are others than those of a kubelet that has this purpose. The order does not
+// matter, nor does repetition.
 func usageViolation(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) string {
 	allowed := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
 	foreign := func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) }

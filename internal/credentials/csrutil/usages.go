@@ -8,8 +8,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Usages returns what the usages of a request are in a certificate: the usages of the key, and the purposes, sorted (CSR-18, CSR-27,
-// CSR-28). A name that is not known is an error.
+// Usages returns what the usages of a request are in a certificate: the usages of the key, and the purposes, sorted
+// (CSR-18, CSR-27, CSR-28). A name that is not known is an error.
 func Usages(names []certificatesv1.KeyUsage) (key x509.KeyUsage, purposes []x509.ExtKeyUsage, err error) {
 	var unknown []certificatesv1.KeyUsage
 	for _, name := range names {

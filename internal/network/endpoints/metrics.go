@@ -67,8 +67,8 @@ func (m *SliceMetrics) All() []metrics.Registerable {
 	return all
 }
 
-// Applied counts what became of the slices of a key, of which each holds so many endpoints at most. It returns how many slices were
-// written.
+// Applied counts what became of the slices of a key, of which each holds so many endpoints at most. It returns how
+// many slices were written.
 func (m *SliceMetrics) Applied(
 	key plan.Key, before []*discoveryv1.EndpointSlice, families []discoveryv1.AddressType, most int, did plan.Outcome,
 ) (written int) {

@@ -20,7 +20,8 @@ type News struct {
 	Few   bool               // it is enough to look at these pods again
 }
 
-// NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods, and so may those that are missed.
+// NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods,
+// and so may those that are missed.
 func NewsOf[C ~struct {
 	Before, After plan.Object
 	Time          time.Time

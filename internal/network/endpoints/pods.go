@@ -18,7 +18,8 @@ func PodPaths() []string {
 	}
 }
 
-// Selects reports whether the labels have all pairs of a selector (EP-10). An empty one selects everything, none nothing.
+// Selects reports whether the labels have all pairs of a selector (EP-10). An empty one selects everything, none
+// nothing.
 func Selects(selector, labels map[string]string) bool {
 	return Selector(selector)(labels)
 }

@@ -19,7 +19,8 @@ import (
 // TriggerTime is the annotation that says when the change took place that led to a write (EP-30).
 const TriggerTime = "endpoints.kubernetes.io/last-change-trigger-time"
 
-// SetTriggerTime puts the annotation in, or takes it out if there is no time to tell. The map is changed, and may be nil.
+// SetTriggerTime puts the annotation in, or takes it out if there is no time to tell. The map is changed, and may be
+// nil.
 func SetTriggerTime(annotations map[string]string, trigger time.Time) map[string]string {
 	delete(annotations, TriggerTime)
 	if trigger.IsZero() {
@@ -125,8 +126,8 @@ func (c *SliceChanges) Recycle() {
 	}
 }
 
-// Steps carries the changes out: what is new first, so that no endpoint is missing meanwhile (EPS-42). While the owner is being
-// deleted, nothing is created (EPS-43, ESM-19).
+// Steps carries the changes out: what is new first, so that no endpoint is missing meanwhile (EPS-42). While the
+// owner is being deleted, nothing is created (EPS-43, ESM-19).
 func (c SliceChanges) Steps(owner metav1.Object, events plan.Events, why string) (steps []plan.Step) {
 	for _, s := range c.Create {
 		if owner.GetDeletionTimestamp() == nil {
@@ -171,8 +172,8 @@ type SliceWatch struct {
 	Own     func(plan.Object) bool // whether this process has written the version
 }
 
-// Moved returns the services of slices that have been deleted, taken out of the manager's hands or given to it, or now belong
-// to another service (EPS-16, EPS-17).
+// Moved returns the services of slices that have been deleted, taken out of the manager's hands or given to it, or
+// now belong to another service (EPS-16, EPS-17).
 func (w SliceWatch) Moved(before, after plan.Object) (keys []plan.Key) {
 	switch {
 	case before == nil:
@@ -197,8 +198,8 @@ func (w SliceWatch) Moved(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// Edited returns the service of a slice of the manager that is new, or whose content somebody else has changed (EPS-15). The server
-// raises the generation with the content and the labels.
+// Edited returns the service of a slice of the manager that is new, or whose content somebody else has changed
+// (EPS-15). The server raises the generation with the content and the labels.
 func (w SliceWatch) Edited(before, after plan.Object) []plan.Key {
 	if after == nil || !w.manages(after) || before != nil && before.GetGeneration() == after.GetGeneration() || w.Own(after) {
 		return nil

@@ -72,7 +72,8 @@ type list struct {
 	at      []int // of each entry, the position of the first one that equals it
 }
 
-// listed sorts entries by their lists of ports. It reports whether no port is in two lists, and at how many ports there are addresses.
+// listed sorts entries by their lists of ports. It reports whether no port is in two lists, and at how many ports
+// there are addresses.
 func listed(sorted []*Entry) (lists []*list, apart bool, places int) {
 	byText, byPort, known := map[string]*list{}, map[Port]*list{}, map[*Port]*list{} // known are those that entries share
 	same := 0
@@ -292,8 +293,8 @@ func Size(subsets []corev1.EndpointSubset) (n int) {
 	return n
 }
 
-// SameSubsets reports whether stored subsets say what packed ones say, whoever has packed them. The versions of objects that addresses
-// refer to say nothing (EP-24).
+// SameSubsets reports whether stored subsets say what packed ones say, whoever has packed them. The versions of
+// objects that addresses refer to say nothing (EP-24).
 func SameSubsets(stored, packed []corev1.EndpointSubset) bool {
 	return equal(stored, packed) || equal(Pack(Unpack(stored)), packed)
 }
@@ -337,8 +338,8 @@ func CompareEntries(a, b *Entry) int {
 	)
 }
 
-// compareAddresses orders addresses by IP and uid (EP-22), and then by all else that they say, but for the version of the object that they
-// refer to (EP-24).
+// compareAddresses orders addresses by IP and uid (EP-22), and then by all else that they say, but for the version of
+// the object that they refer to (EP-24).
 func compareAddresses(a, b corev1.EndpointAddress) int {
 	if c := cmp.Compare(a.IP, b.IP); c != 0 {
 		return c

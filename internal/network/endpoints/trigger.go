@@ -10,16 +10,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// Times are what is remembered of a service from one reconcile to the next, to tell when the changes took place that led to a
-// write (EP-31). It is committed when that write was carried out, so that a change is told of until a write has told of it.
-// Times are in Unix seconds: those of API objects are no finer.
+// Times are what is remembered of a service from one reconcile to the next, to tell when the changes took place that
+// led to a write (EP-31). It is committed when that write was carried out, so that a change is told of until a write
+// has told of it. Times are in Unix seconds: those of API objects are no finer.
 type Times struct {
 	Created int64                        // when the service was
 	Ready   cowmap.Map[types.UID, int64] // when readiness has last changed, by pod
 }
 
-// With returns the times with those of some pods replaced, and without those of pods that are gone, at a cost that hardly depends on how
-// many others there are. A pod may be among both: it is not gone then.
+// With returns the times with those of some pods replaced, and without those of pods that are gone, at a cost that
+// hardly depends on how many others there are. A pod may be among both: it is not gone then.
 func (t *Times) With(changed *Times, gone map[types.UID]bool) *Times {
 	after := &Times{Created: changed.Created, Ready: t.Ready.Clone()}
 	for uid := range gone {

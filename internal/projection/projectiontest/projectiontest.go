@@ -75,8 +75,8 @@ func FullPod(name string) *corev1.Pod {
 	}
 }
 
-// Decoded is the same pod as it is decoded from what a server sends: each string in memory of its own, lists with room to
-// grow.
+// Decoded is the same pod as it is decoded from what a server sends: each string in memory of its own, lists with
+// room to grow.
 func Decoded(t testing.TB, name string) *corev1.Pod {
 	data, err := FullPod(name).Marshal()
 	if err != nil {

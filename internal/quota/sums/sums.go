@@ -18,7 +18,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for concurrent use.
+// Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for
+// concurrent use.
 type Sums struct {
 	changed func(plan.Key)
 	kept    time.Duration    // how long arrivals are
@@ -90,7 +91,8 @@ type Charged struct {
 	UID       types.UID
 }
 
-// New returns sums of nothing. They call changed with the quotas that have other sums than before, and keep arrivals for so long.
+// New returns sums of nothing. They call changed with the quotas that have other sums than before, and keep arrivals
+// for so long.
 func New(changed func(plan.Key), kept time.Duration) *Sums {
 	s := &Sums{changed: changed, kept: kept, Now: time.Now, comparisons: map[*Comparison]struct{}{}}
 	s.Reset()
@@ -134,8 +136,8 @@ func (s *Sums) SetQuota(key plan.Key, l *Limits) {
 	s.dropIfEmpty(key.Namespace, a)
 }
 
-// Since returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the quota already
-// that the counters have not been told of.
+// Since returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the
+// quota already that the counters have not been told of.
 func (s *Sums) Since(key plan.Key, l Limits) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,8 +279,8 @@ func (a *account) limits(of schema.GroupResource) bool {
 	return false
 }
 
-// Count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is that of the latest
-// arrival in the sum.
+// Count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is
+// that of the latest arrival in the sum.
 func (s *Sums) Count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival, sequence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -431,7 +433,8 @@ func keyOf(i quota.Item) string {
 	return b.String()
 }
 
-// Comparison is that of a live list of a namespace with what is known of it. Objects that go while the list is read may be in it.
+// Comparison is that of a live list of a namespace with what is known of it. Objects that go while the list is read
+// may be in it.
 type Comparison struct {
 	sums      *Sums
 	of        schema.GroupResource
@@ -455,7 +458,8 @@ func (c *Comparison) End() {
 	delete(c.sums.comparisons, c)
 }
 
-// Lacks reports whether an object that was listed is not known, and has not been known either since the comparison began.
+// Lacks reports whether an object that was listed is not known, and has not been known either since the comparison
+// began.
 func (c *Comparison) Lacks(objects []metav1.PartialObjectMetadata) bool {
 	c.sums.mu.Lock()
 	defer c.sums.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 const (
 	// flushAfter is how long changes are gathered before their quotas are looked at: many objects go together.
 	flushAfter = 100 * time.Millisecond
-	// flushEvery is the time between two such looks. Without it, the quotas of a namespace in which objects come and go all the time would
-	// be written for each of them.
+	// flushEvery is the time between two such looks. Without it, the quotas of a namespace in which objects come and
+	// go all the time would be written for each of them.
 	flushEvery = 500 * time.Millisecond
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/quota/sums"
 )
 
-// devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended resources claims were made
-// (RQ-32). Only pods with extended resources are kept.
+// devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended
+// resources claims were made (RQ-32). Only pods with extended resources are kept.
 type devices struct {
 	gates quota.Gates
 	sums  *sums.Sums
@@ -118,7 +118,8 @@ func (d *devices) putPod(p *corev1.Pod, item quota.Item) {
 	d.chargeClaims(pod)
 }
 
-// podExpired notes that a pod is charged no longer with extended resources, because its time to end is over. Its claims are, from now on.
+// podExpired notes that a pod is charged no longer with extended resources, because its time to end is over. Its
+// claims are, from now on.
 func (d *devices) podExpired(pod podID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

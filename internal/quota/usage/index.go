@@ -22,9 +22,11 @@ import (
 )
 
 const (
-	// ListWithin is how long quotas wait for the list of a resource. Then the rest of them is counted without it (RQ-49).
+	// ListWithin is how long quotas wait for the list of a resource. Then the rest of them is counted without it
+	// (RQ-49).
 	ListWithin = 10 * time.Second
-	// LookAgain is when a quota is looked at again that waits for lists. That they are complete enqueues it; this is a safety net.
+	// LookAgain is when a quota is looked at again that waits for lists. That they are complete enqueues it; this is
+	// a safety net.
 	LookAgain = ListWithin + time.Second
 )
 
@@ -67,8 +69,8 @@ type Index struct {
 	sums    *sums.Sums
 	changes changes
 	devices devices
-	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so that it does not keep
-	// all workers from other quotas.
+	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so
+	// that it does not keep all workers from other quotas.
 	lists circuit.Breaker[schema.GroupResource]
 	wake  chan struct{} // some quota names a resource that was not wanted
 
@@ -114,8 +116,8 @@ func (x *Index) reset() {
 	x.changes.take()
 }
 
-// Run follows the quotas of an informer and counts what they limit, until ctx ends. It enqueues the quotas that have other sums than before.
-// When it ends, everything is forgotten.
+// Run follows the quotas of an informer and counts what they limit, until ctx ends. It enqueues the quotas that have
+// other sums than before. When it ends, everything is forgotten.
 func (x *Index) Run(ctx context.Context, quotas cache.SharedIndexInformer, enqueue func(plan.Key)) {
 	x.reset()
 	defer x.sums.Reset()
@@ -130,7 +132,8 @@ func (x *Index) Run(ctx context.Context, quotas cache.SharedIndexInformer, enque
 	var all sync.WaitGroup
 	all.Go(func() { x.changes.run(ctx, enqueue) })
 	all.Go(func() {
-		// All quotas that are there are known before the first watch begins, so that none of them has to be compared live.
+		// All quotas that are there are known before the first watch begins, so that none of them has to be compared
+		// live.
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			x.discover(ctx)
 		}
@@ -142,7 +145,8 @@ func (x *Index) Run(ctx context.Context, quotas cache.SharedIndexInformer, enque
 	x.running.Wait()
 }
 
-// Unwatch ends all watches, and forgets what they have shown. What quotas limit is watched anew after the next discovery.
+// Unwatch ends all watches, and forgets what they have shown. What quotas limit is watched anew after the next
+// discovery.
 func (x *Index) Unwatch() {
 	x.end(x.leave(func(map[schema.GroupResource]bool, schema.GroupResource, *watch) bool { return false }))
 }
@@ -175,8 +179,8 @@ func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResourc
 	return all
 }
 
-// Count returns what the selected objects of the resources of a quota use, and what has arrived of them since. The sequence is that of the
-// latest arrival in the sum.
+// Count returns what the selected objects of the resources of a quota use, and what has arrived of them since. The
+// sequence is that of the latest arrival in the sum.
 func (x *Index) Count(namespace string, l sums.Limits, since uint64) (sum corev1.ResourceList, arrived []sums.Arrival, sequence uint64) {
 	return x.sums.Count(namespace, l, since)
 }

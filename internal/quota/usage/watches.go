@@ -53,7 +53,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// update compares what is wanted with what is there. Discovery takes its time, so that what is wanted is read again after it.
+// update compares what is wanted with what is there. Discovery takes its time, so that what is wanted is read again
+// after it.
 func (x *Index) update(ctx context.Context) error {
 	found, unknown, err := x.find(ctx, x.sums.Wanted())
 	x.end(x.leave(func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *watch) bool {
@@ -95,7 +96,8 @@ func (x *Index) enqueue(of schema.GroupResource) {
 	}
 }
 
-// leave takes out the sources that are not to stay, by what is wanted. What is wanted from then on and not watched wakes discovery.
+// leave takes out the sources that are not to stay, by what is wanted. What is wanted from then on and not watched
+// wakes discovery.
 func (x *Index) leave(stays func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *watch) bool) map[schema.GroupResource]*watch {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +112,8 @@ func (x *Index) leave(stays func(wanted map[schema.GroupResource]bool, of schema
 	return left
 }
 
-// end ends what was taken out, and forgets what it has shown. It is called without the lock, for which handlers may wait.
+// end ends what was taken out, and forgets what it has shown. It is called without the lock, for which handlers may
+// wait.
 func (x *Index) end(left map[schema.GroupResource]*watch) {
 	for of, w := range left {
 		w.stop()
@@ -119,8 +122,8 @@ func (x *Index) end(left map[schema.GroupResource]*watch) {
 	}
 }
 
-// find returns the resources that the server has, at least those of them that are wanted. Unknown reports of a group whether the server could
-// not tell which resources it has.
+// find returns the resources that the server has, at least those of them that are wanted. Unknown reports of a group
+// whether the server could not tell which resources it has.
 func (x *Index) find(ctx context.Context, wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping, unknown func(group string) bool, err error) {
 	found = map[schema.GroupResource]client.Mapping{}
 	for of, t := range typed() {

@@ -19,8 +19,8 @@ import (
 // mostAnswers is how many answers of a kind are remembered.
 const mostAnswers = 4096
 
-// memory remembers answers of the API server. It knows questions, some of which are secrets, only by a digest that nobody
-// outside the process can make.
+// memory remembers answers of the API server. It knows questions, some of which are secrets, only by a digest that
+// nobody outside the process can make.
 type memory[A any] struct {
 	answers *cache.LRUExpireCache
 	salt    [32]byte
@@ -64,7 +64,8 @@ func NewReviewer(timeout time.Duration, p *reply.Problems) Reviewer {
 
 var errNotAsked = errors.New("no time to ask")
 
-// ask asks until there is an answer, an error that will not pass, or no time. What it asks for, the kind, is for the log.
+// ask asks until there is an answer, an error that will not pass, or no time. What it asks for, the kind, is for the
+// log.
 func ask[A any](ctx context.Context, r Reviewer, kind string, question func(context.Context) (A, error)) (answer A, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

@@ -26,8 +26,8 @@ func NewTokens(client authenticationclient.TokenReviewInterface, ttl time.Durati
 	return &tokens{client: client, ttl: ttl, answers: answers, reviewer: r}, err
 }
 
-// AuthenticateToken implements authenticator.Token. Only users are remembered: that a token is not good may have been too
-// early, or an error of the API server.
+// AuthenticateToken implements authenticator.Token. Only users are remembered: that a token is not good may have been
+// too early, or an error of the API server.
 func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	key := t.answers.key([]byte(token))
 	who, ok := t.answers.get(key)

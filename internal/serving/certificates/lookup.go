@@ -22,7 +22,8 @@ const (
 // lookupEvery is between looks at the ConfigMap.
 const lookupEvery = 30 * time.Second
 
-// lookupSource returns a source of what the cluster keeps about clients. What has been found once stays when it is gone.
+// lookupSource returns a source of what the cluster keeps about clients. What has been found once stays when it is
+// gone.
 func (s *Set) lookupSource(c Clients, timeout, every time.Duration) *source {
 	from := &source{name: "ConfigMap " + LookupNamespace + "/" + LookupName, every: every, tolerated: c.TolerateLookupFailure}
 	from.load = func(ctx context.Context) (bool, error) {
@@ -59,8 +60,8 @@ func (s *Set) lookupSource(c Clients, timeout, every time.Duration) *source {
 	return from
 }
 
-// away reports whether nobody has answered, or only that there is no answer at the moment: an API server that is away at the
-// start is waited for, which nobody could see if the server did not start without it.
+// away reports whether nobody has answered, or only that there is no answer at the moment: an API server that is away
+// at the start is waited for, which nobody could see if the server did not start without it.
 func away(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
@@ -84,8 +85,8 @@ func authoritiesIn(from *corev1.ConfigMap, key string) (*authorities, error) {
 	return parseAuthorities("ConfigMap "+from.Namespace+"/"+from.Name, []byte(text))
 }
 
-// frontProxyIn returns what the ConfigMap says of front proxies, nil if it has no authorities of their certificates. A list that is
-// none is an error in any case.
+// frontProxyIn returns what the ConfigMap says of front proxies, nil if it has no authorities of their certificates.
+// A list that is none is an error in any case.
 func frontProxyIn(from *corev1.ConfigMap) (*frontProxy, error) {
 	proxy := &frontProxy{}
 	for key, list := range map[string]*[]string{

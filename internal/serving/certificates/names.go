@@ -23,7 +23,8 @@ type named struct {
 }
 
 // byName returns how to choose a certificate: for the name that the client asks for or, if it asks for none, for the
-// address it has connected to. Names that are given go before those that certificates have, and earlier before later ones.
+// address it has connected to. Names that are given go before those that certificates have, and earlier before later
+// ones.
 func byName(otherwise *tls.Certificate, certificates []*named) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	certs := map[string]*tls.Certificate{}
 	for _, given := range []bool{true, false} {

@@ -23,8 +23,8 @@ import (
 // selfSignedLife is how long a certificate that the server makes is valid. One in memory is replaced after half of it.
 const selfSignedLife = 365 * 24 * time.Hour
 
-// selfSign makes a certificate for localhost and the addresses (CLI-33). It is its own authority, so that a client can be
-// given it to trust.
+// selfSign makes a certificate for localhost and the addresses (CLI-33). It is its own authority, so that a client
+// can be given it to trust.
 func selfSign(addresses []net.IP, now time.Time) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -83,8 +83,8 @@ func inMemory(addresses []net.IP, every time.Duration, cert **tls.Certificate) *
 	}}
 }
 
-// inDirectory returns a source of the certificate in a directory. If there is none it is made when it is first asked for; if there
-// is one it is used, whoever made it.
+// inDirectory returns a source of the certificate in a directory. If there is none it is made when it is first asked
+// for; if there is one it is used, whoever made it.
 func inDirectory(dir, name string, addresses []net.IP, every time.Duration, cert **tls.Certificate) *source {
 	files := pair{filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")}
 	s := pairSource(files, every, cert)

@@ -29,8 +29,8 @@ type Clients struct {
 	ClientCAFile string // authorities of client certificates
 	FrontProxy   FrontProxy
 
-	// Cluster has the ConfigMap in which a cluster keeps what is not given here: ClientCAFile, and FrontProxy as a whole
-	// (CLI-36). Nil: nothing is looked up.
+	// Cluster has the ConfigMap in which a cluster keeps what is not given here: ClientCAFile, and FrontProxy as a
+	// whole (CLI-36). Nil: nothing is looked up.
 	Cluster coreclient.ConfigMapInterface
 	// TolerateLookupFailure lets the server start without; it goes on trying.
 	TolerateLookupFailure bool
@@ -54,8 +54,8 @@ type Options struct {
 	Problems  *reply.Problems
 }
 
-// Set is what the server and its clients prove who they are by, as files and the cluster have it at the moment. Only one goroutine may use
-// it; what its methods return does not change.
+// Set is what the server and its clients prove who they are by, as files and the cluster have it at the moment. Only
+// one goroutine may use it; what its methods return does not change.
 type Set struct {
 	problems *reply.Problems
 	sources  []*source

@@ -20,8 +20,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Data returns the strategic merge patch that gives an object this template (STS-30, DS-50). Equal templates have equal bytes:
-// compact JSON, with sorted keys, in which <, > and & are escaped.
+// Data returns the strategic merge patch that gives an object this template (STS-30, DS-50). Equal templates have
+// equal bytes: compact JSON, with sorted keys, in which <, > and & are escaped.
 func Data(template *corev1.PodTemplateSpec) ([]byte, error) {
 	encoded, err := json.Marshal(template)
 	if err != nil {
@@ -51,8 +51,8 @@ func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 	return kept.Spec.Template, nil
 }
 
-// New returns a revision that keeps the template of owner, which is of the given kind. The caller adds its name and the label with its
-// hash (see [Name]); the labels are a map of their own.
+// New returns a revision that keeps the template of owner, which is of the given kind. The caller adds its name and
+// the label with its hash (see [Name]); the labels are a map of their own.
 func New(owner plan.Object, kind schema.GroupVersionKind, template *corev1.PodTemplateSpec, number int64) (*appsv1.ControllerRevision, error) {
 	data, err := Data(template)
 	if err != nil {
@@ -75,8 +75,8 @@ func New(owner plan.Object, kind schema.GroupVersionKind, template *corev1.PodTe
 // Equal reports whether a revision has exactly this data.
 func Equal(r *appsv1.ControllerRevision, data []byte) bool { return bytes.Equal(r.Data.Raw, data) }
 
-// Same reports whether a revision keeps the template, whatever its encoding: nil equals empty, and quantities are compared by value.
-// Data that cannot be read is not the same.
+// Same reports whether a revision keeps the template, whatever its encoding: nil equals empty, and quantities are
+// compared by value. Data that cannot be read is not the same.
 func Same(r *appsv1.ControllerRevision, template *corev1.PodTemplateSpec) bool {
 	kept, err := Template(r)
 	return err == nil && equality.Semantic.DeepEqual(kept, template)
@@ -118,8 +118,8 @@ func Numbered(r *appsv1.ControllerRevision, number int64) *appsv1.ControllerRevi
 // DefaultLimit is how many revisions are kept if the owner does not say (STS-37, DS-58).
 const DefaultLimit int32 = 10
 
-// Surplus returns the oldest of the revisions that are more than the limit, the oldest first, without those that are used. Revisions that are
-// being deleted already do not count (STS-37, DS-58).
+// Surplus returns the oldest of the revisions that are more than the limit, the oldest first, without those that are
+// used. Revisions that are being deleted already do not count (STS-37, DS-58).
 func Surplus(revisions []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) (surplus []plan.Object) {
 	kept := slices.DeleteFunc(Sorted(revisions), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
 	for _, r := range kept {

@@ -106,8 +106,8 @@ func sameController(a, b *corev1.Pod) bool {
 	return ra == nil && rb == nil || ra != nil && rb != nil && ra.UID == rb.UID
 }
 
-// TargetNode returns the node that a pod is on or, as pods of DaemonSets say by their required node affinity, is meant for (DS-16);
-// empty if neither is known.
+// TargetNode returns the node that a pod is on or, as pods of DaemonSets say by their required node affinity, is
+// meant for (DS-16); empty if neither is known.
 func TargetNode(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
@@ -122,7 +122,8 @@ func TargetNode(p *corev1.Pod) string {
 	return ""
 }
 
-// RequiredNodeTerms returns the terms of the required node affinity, of which one must match; none if nothing is required.
+// RequiredNodeTerms returns the terms of the required node affinity, of which one must match; none if nothing is
+// required.
 func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil

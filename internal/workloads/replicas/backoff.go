@@ -83,8 +83,8 @@ func ended(p *corev1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// inARow counts failures of the set, not of its pods: those that were created within a second of each other count as one,
-// but as no fewer than it takes to fail that many pods with all replicas at a time.
+// inARow counts failures of the set, not of its pods: those that were created within a second of each other count as
+// one, but as no fewer than it takes to fail that many pods with all replicas at a time.
 func inARow(failed []*corev1.Pod, replicas int) int {
 	waves := 0
 	var began time.Time
@@ -124,8 +124,8 @@ type failureHistory struct {
 	failures
 }
 
-// see notes what has changed since the last reconcile. Of what had happened before the first one it only knows what the pods
-// say themselves.
+// see notes what has changed since the last reconcile. Of what had happened before the first one it only knows what
+// the pods say themselves.
 func (w *failureHistory) see(now time.Time, s snapshot) *failureHistory {
 	var newest *corev1.Pod
 	for _, p := range s.Pods {

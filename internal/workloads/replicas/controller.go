@@ -18,8 +18,8 @@ type Config struct {
 	Watch   reconcile.Watch                   // of the sets
 	Get     func(namespace, name string) *Set // nil if there is none
 	In      func(namespace string) []*Set
-	// Siblings returns all sets, this one included, with the same controlling owner as a set that has one (RS-32). Nil: which
-	// pods are deleted does not depend on those of other sets.
+	// Siblings returns all sets, this one included, with the same controlling owner as a set that has one (RS-32).
+	// Nil: which pods are deleted does not depend on those of other sets.
 	Siblings func(*Set) []*Set
 	Metrics  Metrics
 
@@ -28,8 +28,8 @@ type Config struct {
 	TerminatingReplicas bool // the status counts terminating pods (CLI-65)
 }
 
-// podFields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The sets are written
-// back whole.
+// podFields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The
+// sets are written back whole.
 func podFields() informers.PodFields {
 	return informers.PodFields{
 		Paths: []string{

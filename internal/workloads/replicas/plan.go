@@ -73,8 +73,8 @@ type snapshot struct {
 	Disabled features
 }
 
-// owned is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same, and with
-// many pods to find them is most of the work.
+// owned is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same,
+// and with many pods to find them is most of the work.
 type owned struct {
 	selector  labels.Selector
 	invalid   error // the selector makes no sense; then there are no pods and no steps
@@ -105,8 +105,8 @@ type features struct {
 	PodFailureBackoff   bool // pods that fail at start are replaced at once, however often
 }
 
-// ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It goes by what is to be seen
-// before anything is decided.
+// ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It goes by
+// what is to be seen before anything is decided.
 func (s snapshot) ranks() bool {
 	active, mine := 0, 0
 	for _, p := range s.Pods {

@@ -101,8 +101,8 @@ type failure struct {
 	event           string // about it, where no failed request has one
 }
 
-// failureOf returns what failed in this reconcile (RS-52). It is not known if a pod could not be adopted or released: then
-// the counts would lie as well (RS-13). In a namespace that is being deleted nothing counts as failed (RS-28).
+// failureOf returns what failed in this reconcile (RS-52). It is not known if a pod could not be adopted or released:
+// then the counts would lie as well (RS-13). In a namespace that is being deleted nothing counts as failed (RS-28).
 func failureOf(now time.Time, s view, did plan.Outcome) (f failure, known bool) {
 	created, deleted := did.Failed(plan.Created), did.Failed(plan.Deleted)
 	switch {
@@ -129,8 +129,9 @@ func failureOf(now time.Time, s view, did plan.Outcome) (f failure, known bool) 
 	return f, true
 }
 
-// among returns the set's conditions with the failure among them, or without any. A failure that says the same as before
-// stays as it is, so that one which lasts is not written again with every retry; but what is written is always current.
+// among returns the set's conditions with the failure among them, or without any. A failure that says the same as
+// before stays as it is, so that one which lasts is not written again with every retry; but what is written is always
+// current.
 func (f failure) among(set *Set, now time.Time) []appsv1.ReplicaSetCondition {
 	before := set.Status.Conditions
 	isFailure := func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure }
@@ -161,8 +162,8 @@ const (
 	suffixLength  = 5
 )
 
-// normalizedMessage returns an error message without the generated part of pod names, which differs each time: `pods "web-x7k2p" is forbidden`
-// becomes `pods "web-*" is forbidden`.
+// normalizedMessage returns an error message without the generated part of pod names, which differs each time: `pods
+// "web-x7k2p" is forbidden` becomes `pods "web-*" is forbidden`.
 func normalizedMessage(message, podPrefix string) string {
 	podPrefix = podPrefix[:min(len(podPrefix), longestPrefix)]
 	var b strings.Builder
@@ -189,8 +190,8 @@ func isSuffix(text string) bool {
 }
 
 // when decides how long the report may wait for a newer one. What users wait for is reported at once: that the set is
-// complete, that something has failed, that it has recovered. In the middle of a rollout nobody waits for the ReplicaSets: the
-// Deployment counts the pods itself, and is about to change the set's size again.
+// complete, that something has failed, that it has recovered. In the middle of a rollout nobody waits for the
+// ReplicaSets: the Deployment counts the pods itself, and is about to change the set's size again.
 func when(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) plan.When {
 	if news && failed {
 		return plan.Now()
@@ -206,7 +207,8 @@ func when(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) plan.
 	return did.ReportWhen(news, moving(set, c), later)
 }
 
-// moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.
+// moving reports whether more is about to change by itself: pods come, go or become available, or the set gets
+// another size.
 func moving(set *Set, c podutil.Counts) bool {
 	return int(c.Active) != replicas(set) || c.Available != c.Active || c.Terminating != 0 || midRollout(set)
 }

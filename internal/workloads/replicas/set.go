@@ -13,8 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Set is a view of an object that asks for a number of pods: a ReplicaSet, or a ReplicationController. What it shows belongs
-// to the object.
+// Set is a view of an object that asks for a number of pods: a ReplicaSet, or a ReplicationController. What it shows
+// belongs to the object.
 type Set struct {
 	Object plan.Object
 	Kind   schema.GroupVersionKind
@@ -71,8 +71,8 @@ func OfReplicaSet(o *appsv1.ReplicaSet) *Set {
 	return &Set{o, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), &o.ObjectMeta, &o.Spec, &o.Status}
 }
 
-// OfReplicationController returns the view of a ReplicationController, nil for nil. Its selector is a plain map of labels
-// (RC-10), and its template may be missing (RC-11).
+// OfReplicationController returns the view of a ReplicationController, nil for nil. Its selector is a plain map of
+// labels (RC-10), and its template may be missing (RC-11).
 func OfReplicationController(o *corev1.ReplicationController) *Set {
 	if o == nil {
 		return nil

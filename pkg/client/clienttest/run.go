@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run runs a controller while a test works on its cluster, in a bubble of testing/synctest. The test begins when the controller
-// has nothing left to do; an error that the controller returns afterwards fails t.
+// Run runs a controller while a test works on its cluster, in a bubble of testing/synctest. The test begins when the
+// controller has nothing left to do; an error that the controller returns afterwards fails t.
 func Run(t *testing.T, run func(context.Context) error, test func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,13 +18,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Server stands in for an API server and for the client that reaches it ([client.Client]). It serves objects of any kind:
-// built-in ones as typed objects, others as unstructured ones. It has versions, uids, generated names, optimistic
-// concurrency, preconditions, selectors, and watches, whose events can be held back. Each write can be made to fail, before
-// or after it is carried out, and is kept in a log.
+// Server stands in for an API server and for the client that reaches it ([client.Client]). It serves objects of any
+// kind: built-in ones as typed objects, others as unstructured ones. It has versions, uids, generated names,
+// optimistic concurrency, preconditions, selectors, and watches, whose events can be held back. Each write can be
+// made to fail, before or after it is carried out, and is kept in a log.
 //
-// It does not validate, has no finalizers, grace periods or dry runs, deletes no dependents, and does not keep the writers
-// of a subresource from the other fields of the object. It is safe for concurrent use.
+// It does not validate, has no finalizers, grace periods or dry runs, deletes no dependents, and does not keep the
+// writers of a subresource from the other fields of the object. It is safe for concurrent use.
 type Server struct {
 	mu      sync.Mutex
 	version int
@@ -71,17 +71,18 @@ func NewServer() *Server {
 	}
 }
 
-// BeforeWrite sets a function that is called with each write before it is carried out. When it returns an error, the write is
-// neither carried out nor kept in the log, and that is its error. Nil stands for none. The function may be called from several
-// goroutines at once.
+// BeforeWrite sets a function that is called with each write before it is carried out. When it returns an error, the
+// write is neither carried out nor kept in the log, and that is its error. Nil stands for none. The function may be
+// called from several goroutines at once.
 func (s *Server) BeforeWrite(f func(Write) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
 }
 
-// AfterWrite sets a function that is called with each write that was carried out. When it returns an error, that is the
-// write's error, although it was carried out. Nil stands for none. The function may be called from several goroutines at once.
+// AfterWrite sets a function that is called with each write that was carried out. When it returns an error, that is
+// the write's error, although it was carried out. Nil stands for none. The function may be called from several
+// goroutines at once.
 func (s *Server) AfterWrite(f func(Write) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +114,8 @@ func (s *Server) ServeRaw(path string, answer []byte) {
 	s.raw[path] = answer
 }
 
-// Put stores an object as it is, under a new version, and returns it as it was stored. A uid is made up if it has none. It
-// is no write: it always succeeds, and is not logged.
+// Put stores an object as it is, under a new version, and returns it as it was stored. A uid is made up if it has
+// none. It is no write: it always succeeds, and is not logged.
 func (s *Server) Put(o plan.Object) (plan.Object, error) {
 	kind, err := client.KindOf(o)
 	if err != nil {

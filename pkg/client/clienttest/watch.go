@@ -79,8 +79,8 @@ func (s *Server) freeze(kind schema.GroupVersionKind, on bool) {
 	}
 }
 
-// LoseEvents drops what [Server.FreezeWatches] has held back: as after an interruption, whose end finds neither the objects that came in it
-// and went again, nor an event that tells of them.
+// LoseEvents drops what [Server.FreezeWatches] has held back: as after an interruption, whose end finds neither the
+// objects that came in it and went again, nor an event that tells of them.
 func (s *Server) LoseEvents(kind schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,8 +64,8 @@ func (s *Server) Update(_ context.Context, m client.Mapping, o plan.Object, opts
 	return answer(made, err)
 }
 
-// Patch patches an object (client.Client). To apply a patch is to create the object, or to merge the patch into it: no fields
-// are owned, so an apply never takes one away and never conflicts.
+// Patch patches an object (client.Client). To apply a patch is to create the object, or to merge the patch into it:
+// no fields are owned, so an apply never takes one away and never conflicts.
 func (s *Server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var made *metav1.PartialObjectMetadata
 	err := s.do(Write{Verb: "patch", Mapping: m, Key: key, Options: opts}, func() error {
@@ -139,8 +139,8 @@ func (s *Server) create(m client.Mapping, o plan.Object) (plan.Object, error) {
 	return s.store(m.GroupVersionKind, watch.Added, o), nil
 }
 
-// replace stores an object in place of another one, unless it says that it is about one of another uid. The caller has the
-// lock.
+// replace stores an object in place of another one, unless it says that it is about one of another uid. The caller
+// has the lock.
 func (s *Server) replace(m client.Mapping, old, o plan.Object) (*metav1.PartialObjectMetadata, error) {
 	if uid := o.GetUID(); uid != "" && uid != old.GetUID() {
 		return nil, conflict(m, plan.KeyOf(old), "the uid is %s, not %s", old.GetUID(), uid)

@@ -76,7 +76,8 @@ type cacheHandler struct {
 // OnAdd implements cache.ResourceEventHandler.
 func (h *cacheHandler) OnAdd(o any, _ bool) { h.tell(func() { h.update(metadataOf(o)) }) }
 
-// OnUpdate implements cache.ResourceEventHandler. An object may have been replaced by another one of its name while nothing was watched.
+// OnUpdate implements cache.ResourceEventHandler. An object may have been replaced by another one of its name while
+// nothing was watched.
 func (h *cacheHandler) OnUpdate(before, after any) {
 	h.tell(func() {
 		is := metadataOf(after)
@@ -114,7 +115,8 @@ func (h *cacheHandler) update(o *metav1.PartialObjectMetadata) {
 	h.feed.update(o)
 }
 
-// toldAll says that the feed was told of all that is in the cache. What it knew from an earlier time and has not been told of is gone.
+// toldAll says that the feed was told of all that is in the cache. What it knew from an earlier time and has not been
+// told of is gone.
 func (h *cacheHandler) toldAll() {
 	h.tell(func() {
 		for id := range h.unseen {

@@ -13,17 +13,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// DiscoverFunc finds the resources that are wanted. If it could not find out about some groups, it returns those of the
-// others and an error that [discovery.GroupDiscoveryFailedErrorGroups] takes apart. Any other error says that it could not
-// find out about any group.
+// DiscoverFunc finds the resources that are wanted. If it could not find out about some groups, it returns those of
+// the others and an error that [discovery.GroupDiscoveryFailedErrorGroups] takes apart. Any other error says that it
+// could not find out about any group.
 type DiscoverFunc func(context.Context) ([]schema.GroupVersionResource, error)
 
 // errNothingDiscovered says that an API server seems to serve nothing.
 var errNothingDiscovered = errors.New("no resources were discovered")
 
-// Update asks once which resources are wanted, and wants them. What could not be discovered is never dropped: resources of
-// groups that failed stay, in the version that they have. A discovery that finds nothing has failed (GC-10). The error says
-// what has failed; the rest is wanted nevertheless.
+// Update asks once which resources are wanted, and wants them. What could not be discovered is never dropped:
+// resources of groups that failed stay, in the version that they have. A discovery that finds nothing has failed
+// (GC-10). The error says what has failed; the rest is wanted nevertheless.
 func (s *Subscription) Update(ctx context.Context, discover DiscoverFunc) error {
 	found, err := discover(ctx)
 	if err == nil && len(found) == 0 {
@@ -36,9 +36,9 @@ func (s *Subscription) Update(ctx context.Context, discover DiscoverFunc) error 
 	return nil
 }
 
-// Follow keeps the subscription in step with discovery: it updates it at once, and again when the period has passed since
-// the end of the last update. It returns when ctx ends, and leaves the watches as they are. What fails is logged when it
-// begins, changes and ends. After each update, updated is called with its error, unless it is nil.
+// Follow keeps the subscription in step with discovery: it updates it at once, and again when the period has passed
+// since the end of the last update. It returns when ctx ends, and leaves the watches as they are. What fails is
+// logged when it begins, changes and ends. After each update, updated is called with its error, unless it is nil.
 func (s *Subscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration, updated func(context.Context, error)) {
 	logger, before := klog.FromContext(ctx), ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -60,8 +60,8 @@ func (s *Subscription) Follow(ctx context.Context, discover DiscoverFunc, period
 	}, period)
 }
 
-// stillWanted returns what has been found, and what has not but may be there. While a group is known in part, none of its
-// resources changes its version: it would be watched in two.
+// stillWanted returns what has been found, and what has not but may be there. While a group is known in part, none of
+// its resources changes its version: it would be watched in two.
 func stillWanted(current, found []schema.GroupVersionResource, err error) []schema.GroupVersionResource {
 	if err == nil {
 		return found

@@ -20,11 +20,11 @@ import (
 )
 
 // Informers watch the metadata of any resources, built-in and custom ones, for those who want it: see
-// [Informers.Subscribe]. What several subscriptions want is listed and watched once, and what is cached already is not watched again: see
-// [Informers.UseCaches]. A resource that cannot be listed holds up no other.
+// [Informers.Subscribe]. What several subscriptions want is listed and watched once, and what is cached already is
+// not watched again: see [Informers.UseCaches]. A resource that cannot be listed holds up no other.
 //
-// managedFields, the annotation of kubectl apply, and the kind (PartialObjectMetadata, for all of them) are dropped. There is
-// no resync.
+// managedFields, the annotation of kubectl apply, and the kind (PartialObjectMetadata, for all of them) are dropped.
+// There is no resync.
 type Informers struct {
 	client  metadata.Interface
 	running sync.WaitGroup
@@ -40,7 +40,8 @@ type Informers struct {
 
 // source is where the objects of one resource come from, for all subscriptions that want it.
 type source interface {
-	// join adds a feed. It does not wait. What it starts is counted in running; it gets its logger from ctx, and outlives it.
+	// join adds a feed. It does not wait. What it starts is counted in running; it gets its logger from ctx, and
+	// outlives it.
 	join(ctx context.Context, f *feed, running *sync.WaitGroup)
 	// leave removes a feed, which is told nothing from then on. It returns true if none is left.
 	leave(f *feed) (unused bool)
@@ -53,12 +54,14 @@ func New(client metadata.Interface) *Informers {
 	return &Informers{client: client, sources: map[schema.GroupVersionResource]source{}}
 }
 
-// OnRollback is like [listwatch.Rollbacks.OnRollback], for the resources of Kubernetes. Others may be of an aggregated API server, whose versions begin
-// anew when it is restarted: they are listed anew, after a while in which the former are found out to have gone back, too, if they have.
+// OnRollback is like [listwatch.Rollbacks.OnRollback], for the resources of Kubernetes. Others may be of an
+// aggregated API server, whose versions begin anew when it is restarted: they are listed anew, after a while in which
+// the former are found out to have gone back, too, if they have.
 func (i *Informers) OnRollback(f func(error)) { i.own.OnRollback(f) }
 
-// UseCaches says which resources are cached whole already: their objects come from there, and are not watched a second time. caches returns nil
-// for all others. It is asked when a subscription begins to want a resource, and must be set before.
+// UseCaches says which resources are cached whole already: their objects come from there, and are not watched a
+// second time. caches returns nil for all others. It is asked when a subscription begins to want a resource, and must
+// be set before.
 func (i *Informers) UseCaches(caches func(schema.GroupVersionResource) cache.SharedIndexInformer) {
 	i.caches = caches
 }
@@ -136,7 +139,8 @@ type State struct {
 // Stalled is like [listwatch.Activity.Stalled].
 func (s State) Stalled(bound time.Duration) error { return s.activity.Stalled(bound) }
 
-// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version. What comes from a cache has none.
+// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version. What
+// comes from a cache has none.
 func (i *Informers) States() []State {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -155,12 +159,13 @@ func compareResources(a, b schema.GroupVersionResource) int {
 }
 
 // Handler is told what becomes of objects. Calls about one resource come one at a time, calls about different
-// resources at the same time. A call must not block or change the object. Of the subscription it may use [Subscription.Resources] and [Subscription.Synced] only.
+// resources at the same time. A call must not block or change the object. Of the subscription it may use
+// [Subscription.Resources] and [Subscription.Synced] only.
 type Handler interface {
 	// OnUpdate is told of an object that is new to the handler or has changed.
 	OnUpdate(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
-	// OnDelete is told of an object that is gone, once. Of an object whose deletion was missed by the watch and found by a
-	// list there is only the namespace, name and uid.
+	// OnDelete is told of an object that is gone, once. Of an object whose deletion was missed by the watch and found
+	// by a list there is only the namespace, name and uid.
 	OnDelete(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
 }
 
@@ -177,8 +182,9 @@ type Subscription struct {
 	feeds map[schema.GroupVersionResource]*feed
 }
 
-// Subscribe returns a subscription to no resource yet. The handler is told of all objects. Of those that it knows only their identities
-// and versions are kept, so the handler can have the only copy of them. Whoever is done with a subscription closes it.
+// Subscribe returns a subscription to no resource yet. The handler is told of all objects. Of those that it knows
+// only their identities and versions are kept, so the handler can have the only copy of them. Whoever is done with a
+// subscription closes it.
 func (i *Informers) Subscribe(handler Handler) *Subscription {
 	return &Subscription{
 		handler: handler, informers: i,
@@ -186,11 +192,11 @@ func (i *Informers) Subscribe(handler Handler) *Subscription {
 	}
 }
 
-// SetResources says which resources are wanted from now on. It starts watches and ends those that nobody wants any more,
-// and waits for neither. Watches outlive ctx, which only gives them their logger.
+// SetResources says which resources are wanted from now on. It starts watches and ends those that nobody wants any
+// more, and waits for neither. Watches outlive ctx, which only gives them their logger.
 //
-// When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their objects are
-// gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
+// When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their
+// objects are gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
 //
 // A resource that is watched already is listed once more for a subscription that joins, unless it comes from a cache.
 func (s *Subscription) SetResources(ctx context.Context, resources []schema.GroupVersionResource) {
@@ -202,8 +208,8 @@ func (s *Subscription) SetResources(ctx context.Context, resources []schema.Grou
 	s.set(ctx, resources)
 }
 
-// Forget has the handler told of all objects of a resource, as if they were new, when the resource is wanted again. It has no effect on
-// one that is wanted.
+// Forget has the handler told of all objects of a resource, as if they were new, when the resource is wanted again.
+// It has no effect on one that is wanted.
 func (s *Subscription) Forget(resource schema.GroupVersionResource) {
 	s.informers.mu.Lock()
 	defer s.informers.mu.Unlock()
@@ -272,8 +278,9 @@ func (s *Subscription) Synced(resource schema.GroupVersionResource) bool {
 	return f != nil && f.isSynced()
 }
 
-// WaitForSync waits until the resources are synced, or all that are wanted if none are named, but no longer than the timeout
-// or ctx allows. It returns those that are not. A resource that is not wanted, or no longer, is not waited for.
+// WaitForSync waits until the resources are synced, or all that are wanted if none are named, but no longer than the
+// timeout or ctx allows. It returns those that are not. A resource that is not wanted, or no longer, is not waited
+// for.
 func (s *Subscription) WaitForSync(ctx context.Context, timeout time.Duration, resources ...schema.GroupVersionResource) (unsynced []schema.GroupVersionResource) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// answerTimeout is how long a server may take to answer a list or to open a watch. API servers end lists after a minute;
-	// those behind an aggregated API need not.
+	// answerTimeout is how long a server may take to answer a list or to open a watch. API servers end lists after a
+	// minute; those behind an aggregated API need not.
 	answerTimeout = 2 * time.Minute
 	// watchOvertime is how much longer than it was asked to a server may keep a watch open.
 	watchOvertime = time.Minute
@@ -260,7 +260,8 @@ type feed struct {
 	ended    chan struct{} // closed when the resource is not wanted any more
 }
 
-// versions are the objects that a handler knows. Strings share their bytes with whatever the handler keeps of the objects.
+// versions are the objects that a handler knows. Strings share their bytes with whatever the handler keeps of the
+// objects.
 type versions map[identity]string
 
 type identity struct {
@@ -340,9 +341,10 @@ func (f *feed) waitForSync(ctx context.Context) bool {
 	return f.isSynced()
 }
 
-// answered notes the end of a request, and returns its error. A server that answers with errors of its own (because the
-// conversion webhook of this kind is dead) is asked less and less, a second later each time, so that many such kinds leave
-// room for others. One that cannot be reached is away for all kinds, and is asked as often as for other caches.
+// answered notes the end of a request, and returns its error. A server that answers with errors of its own (because
+// the conversion webhook of this kind is dead) is asked less and less, a second later each time, so that many such
+// kinds leave room for others. One that cannot be reached is away for all kinds, and is asked as often as for other
+// caches.
 func (w *resourceWatch) answered(ctx context.Context, err error) error {
 	w.answers.Lock()
 	defer w.answers.Unlock()

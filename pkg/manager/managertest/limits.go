@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Limits returns how many requests a controller may send at once, and then in each second, where the flags allow one and one. The
-// function returns the controller's client, built from a context that has nothing else.
+// Limits returns how many requests a controller may send at once, and then in each second, where the flags allow one
+// and one. The function returns the controller's client, built from a context that has nothing else.
 func Limits(t *testing.T, build func(manager.Context) (client.Client, error)) (burst, perSecond int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

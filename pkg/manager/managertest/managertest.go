@@ -23,8 +23,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Cache is a cache of a kind, of all its objects, or of those that the selector of fields matches. The server fills it with all of
-// them.
+// Cache is a cache of a kind, of all its objects, or of those that the selector of fields matches. The server fills
+// it with all of them.
 type Cache struct {
 	Example  plan.Object
 	Selector fields.Selector // nil for all
@@ -60,8 +60,8 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 	return c
 }
 
-// Start runs controllers on an API server, such as one of envtest, until the test ends. It returns when they run, and fails the test if that
-// takes too long, or if they do not end well.
+// Start runs controllers on an API server, such as one of envtest, until the test ends. It returns when they run, and
+// fails the test if that takes too long, or if they do not end well.
 //
 //	managertest.Start(t, config, controllers.Named("deployment", "replicaset")...)
 func Start(t testing.TB, config *rest.Config, controllers ...manager.Controller) *manager.Manager {
@@ -107,8 +107,8 @@ func Projection(controllers ...manager.Controller) (informers.Projection, error)
 	return m.Projection()
 }
 
-// Run runs a controller of the registry on the server, in virtual time, while a test works. The test begins when the controller has
-// nothing left to do.
+// Run runs a controller of the registry on the server, in virtual time, while a test works. The test begins when the
+// controller has nothing left to do.
 func Run(t *testing.T, c manager.Context, entry manager.Controller, test func()) {
 	t.Helper()
 	runner, err := entry.Init(c)

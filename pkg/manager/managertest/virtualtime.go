@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// InVirtualTime runs a test in a bubble of testing/synctest at this time or later, with a server that has no objects. It returns what
-// was logged meanwhile, a line for each entry.
+// InVirtualTime runs a test in a bubble of testing/synctest at this time or later, with a server that has no objects.
+// It returns what was logged meanwhile, a line for each entry.
 func InVirtualTime(t *testing.T, begin time.Time, test func(t *testing.T, server *clienttest.Server)) (log string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

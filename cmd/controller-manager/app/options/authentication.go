@@ -75,7 +75,8 @@ func (o *Authentication) validate() []error {
 
 func (o *Authentication) apply(c *Config) { c.Authentication = *o }
 
-// ErrNobodyToAsk is why nobody is asked about clients: neither a flag nor a pod says which API server is to be asked (CLI-35).
+// ErrNobodyToAsk is why nobody is asked about clients: neither a flag nor a pod says which API server is to be asked
+// (CLI-35).
 var ErrNobodyToAsk = errors.New("there is no API server to ask")
 
 // ClientConfig returns how to reach the API server that is asked about tokens.

@@ -9,8 +9,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Component begins the user agents, whatever the executable is called: the API server takes it as the field manager, and
-// GitOps tools and audit policies match it (CI-1).
+// Component begins the user agents, whatever the executable is called: the API server takes it as the field manager,
+// and GitOps tools and audit policies match it (CI-1).
 const Component = "kube-controller-manager"
 
 // Config is what the command line amounts to: all defaults applied, everything validated.

@@ -20,8 +20,8 @@ import (
 // oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
 const oldestEmulated = "1.34"
 
-// obeyed are the gates that change what this build does. All others are accepted, because operators give one list to all
-// components (CLI-28).
+// obeyed are the gates that change what this build does. All others are accepted, because operators give one list to
+// all components (CLI-28).
 var obeyed = []string{
 	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
 	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet",
@@ -34,12 +34,13 @@ var obeyed = []string{
 	"InOrderInformersBatchProcess", "InformerResourceVersion", "UnlockWhileProcessingFIFO", "WatchListClient",
 }
 
-// neededGates are those of client-go without which no controller can work: only with both does a cache tell its version, by
-// which controllers know whether it shows what they have written. So they are on whatever version is emulated.
+// neededGates are those of client-go without which no controller can work: only with both does a cache tell its
+// version, by which controllers know whether it shows what they have written. So they are on whatever version is
+// emulated.
 var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}
 
-// alwaysOn are gates that cannot be switched off any more, but could in versions that can be emulated. The controllers here
-// always do what they stand for.
+// alwaysOn are gates that cannot be switched off any more, but could in versions that can be emulated. The
+// controllers here always do what they stand for.
 var alwaysOn = []string{"JobManagedBy", "PreferSameTrafficDistribution"}
 
 // Features are the feature gates and the version to behave like.

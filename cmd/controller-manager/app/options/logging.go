@@ -30,8 +30,8 @@ func (o *Logging) validate() []error { return nil }
 
 func (o *Logging) apply(c *Config) { c.Logging = o.LoggingConfiguration }
 
-// Apply sets up logging for the whole process, once: everything goes to stderr, but for the split streams of CLI-46. What
-// client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
+// Apply sets up logging for the whole process, once: everything goes to stderr, but for the split streams of CLI-46.
+// What client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
 func (o *Logging) Apply(f *Features, stdout, stderr io.Writer) error {
 	if errs := logsapi.Validate(&o.LoggingConfiguration, f.gate, nil); len(errs) > 0 {
 		return errs.ToAggregate()

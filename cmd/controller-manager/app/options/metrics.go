@@ -21,8 +21,8 @@ func newMetrics() Metrics { return Metrics{Options: *metrics.NewOptions()} }
 
 func (o *Metrics) addFlags(fs *pflag.FlagSet) { o.AddFlags(fs) }
 
-// validate checks the version itself: the library compares with the version that the linker puts in, and not every build
-// has that.
+// validate checks the version itself: the library compares with the version that the linker puts in, and not every
+// build has that.
 func (o *Metrics) validate() (errs []error) {
 	previous := version.MustParse(binary.DefaultKubeBinaryVersion).SubtractMinor(1).String()
 	rest := o.Options
@@ -47,8 +47,8 @@ func (o *Metrics) validate() (errs []error) {
 
 func (o *Metrics) apply(c *Config) { c.Metrics = *o }
 
-// Apply tells the library, which keeps it for the whole process. (Its own Apply reads the manifest too, and a key without a
-// comma in it ends the process.)
+// Apply tells the library, which keeps it for the whole process. (Its own Apply reads the manifest too, and a key
+// without a comma in it ends the process.)
 func (o *Metrics) Apply() {
 	if o.ShowHiddenMetricsForVersion != "" {
 		metrics.SetShowHidden()

@@ -1,7 +1,7 @@
-// Package options is the command line of the controller manager: a file for each group of flags, each with its defaults,
-// what its values must be like, and what becomes of them in [Config]. It takes every flag of kube-controller-manager 1.36 and 1.37,
-// with the same defaults, because manifests carry them (CLI-49, CLI-76); those that nothing here obeys yet are listed in
-// [Config.WithoutEffect].
+// Package options is the command line of the controller manager: a file for each group of flags, each with its
+// defaults, what its values must be like, and what becomes of them in [Config]. It takes every flag of
+// kube-controller-manager 1.36 and 1.37, with the same defaults, because manifests carry them (CLI-49, CLI-76); those
+// that nothing here obeys yet are listed in [Config.WithoutEffect].
 package options
 
 import (
@@ -82,8 +82,8 @@ func (o *Options) sections() []section {
 	)
 }
 
-// New returns the options with their defaults, those of the registry's controllers among them. Flags of controllers that
-// the registry does not have are accepted, and obeyed by nothing.
+// New returns the options with their defaults, those of the registry's controllers among them. Flags of controllers
+// that the registry does not have are accepted, and obeyed by nothing.
 func New(registry []manager.Controller) *Options {
 	o := &Options{
 		APIServer:      newAPIServer(),

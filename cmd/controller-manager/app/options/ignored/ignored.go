@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are the flags of kube-controller-manager whose controllers this build does not have. They are parsed, because manifests carry them
-// (CLI-49), and otherwise left alone.
+// Flags are the flags of kube-controller-manager whose controllers this build does not have. They are parsed, because
+// manifests carry them (CLI-49), and otherwise left alone.
 type Flags struct {
 	flags *pflag.FlagSet
 	taken func(name string) bool // whether there is such a flag already, because this build has its controller

@@ -165,8 +165,8 @@ func canonical(items []string, known []controller) []string {
 	return result
 }
 
-// selected tells whether the items, with canonical names, switch the controller on. The first item that names it decides;
-// without one '*' does, wherever it stands (CLI-50, CLI-51).
+// selected tells whether the items, with canonical names, switch the controller on. The first item that names it
+// decides; without one '*' does, wherever it stands (CLI-50, CLI-51).
 func selected(items []string, k controller) bool {
 	for _, item := range items {
 		switch item {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Handover returns the value of --controllers with which a kube-controller-manager that has these items today leaves controllers to a
-// manager beside it, and the value that this manager then has: of the controllers that may move, those that are on today (CLI-82).
+// Handover returns the value of --controllers with which a kube-controller-manager that has these items today leaves
+// controllers to a manager beside it, and the value that this manager then has: of the controllers that may move,
+// those that are on today (CLI-82).
 func (o *Controllers) Handover() (original, beside string, err error) {
 	if err := errors.Join(o.Validate()...); err != nil {
 		return "", "", err

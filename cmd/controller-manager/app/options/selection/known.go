@@ -14,8 +14,8 @@ type controller struct {
 	needed string
 }
 
-// upstream are the controllers of kube-controller-manager 1.36, of which 1.37 has dropped the three of clouds (REG-72). All their names are legal, whether or not this build has
-// them, because manifests carry them (CLI-55).
+// upstream are the controllers of kube-controller-manager 1.36, of which 1.37 has dropped the three of clouds
+// (REG-72). All their names are legal, whether or not this build has them, because manifests carry them (CLI-55).
 var upstream = []controller{
 	{name: "bootstrap-signer-controller", alias: "bootstrapsigner", offByDefault: true, needed: "joining nodes with bootstrap tokens"},
 	{name: "certificatesigningrequest-approving-controller", alias: "csrapproving", needed: "approving kubelets' client certificates"},
@@ -71,8 +71,8 @@ var upstream = []controller{
 	{name: "volumeattributesclass-protection-controller"},
 }
 
-// Upstream returns the canonical names of the controllers of kube-controller-manager 1.36 and 1.37, and their aliases, which may be
-// empty.
+// Upstream returns the canonical names of the controllers of kube-controller-manager 1.36 and 1.37, and their
+// aliases, which may be empty.
 func Upstream() map[string]string {
 	aliases := make(map[string]string, len(upstream))
 	for _, c := range upstream {
