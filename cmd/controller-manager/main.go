@@ -14,6 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
+// main turns signals into the end of a context, limits the memory and runs the command. It alone ends the
+// process.
 func main() {
 	limitMemory(os.LookupEnv, os.DirFS("/"))
 	go manageMemory(context.Background(), garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)

@@ -91,6 +91,7 @@ func (a *APIs) Ask() {
 	}
 }
 
+// ask has discovery asked soon for the version.
 func (v *version) ask() {
 	select {
 	case v.soon <- struct{}{}:
@@ -98,6 +99,8 @@ func (v *version) ask() {
 	}
 }
 
+// follow asks discovery for one version, again and again, until ctx ends: often while something is missing,
+// rarely otherwise.
 func (a *APIs) follow(ctx context.Context, v *version) {
 	failing := wait.Backoff{Duration: leastPause, Factor: 2, Steps: 32, Cap: missingPause}
 	failures := failing
@@ -156,6 +159,7 @@ func (a *APIs) discover(ctx context.Context, v *version) error {
 	return err
 }
 
+// allServed reports whether nothing is missing of a version.
 func (a *APIs) allServed(v *version) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,6 +187,7 @@ type state struct {
 	changed <-chan struct{}             // closed when this may have changed
 }
 
+// look tells how some resources are: whether all were asked for, and which is missing.
 func (a *APIs) look(resources []schema.GroupVersionResource) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -114,6 +114,7 @@ func (g *Gate) ask(ctx context.Context) (missing bool) {
 	return missing
 }
 
+// lose notes that the resource was not there, so that what the cache holds is of an earlier time.
 func (g *Gate) lose() {
 	g.apis.mu.Lock()
 	defer g.apis.mu.Unlock()

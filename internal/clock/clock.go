@@ -84,6 +84,7 @@ func (c *Clock) Heard(date string) {
 // Listen wraps the transport of a client, whose answers tell the time of the API server.
 func (c *Clock) Listen(next http.RoundTripper) http.RoundTripper { return &listener{next, c} }
 
+// listener is a transport that shows the clock each answer.
 type listener struct {
 	next  http.RoundTripper
 	clock *Clock

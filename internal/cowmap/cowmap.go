@@ -63,6 +63,7 @@ func (m *Map[K, V]) Set(key K, value V) { m.change(key, &value) }
 // Delete takes an entry away.
 func (m *Map[K, V]) Delete(key K) { m.change(key, nil) }
 
+// change notes a value for a key, nil for none, beside the shared part.
 func (m *Map[K, V]) change(key K, value *V) {
 	if m.Later == nil {
 		m.Later = map[K]*V{}

@@ -64,6 +64,7 @@ func DescribeRootCA(path string, client *rest.Config, bundle string) (from, subj
 	return from, strings.Join(all, "; ")
 }
 
+// parseCertificates checks that a file has certificates, and returns it as it is.
 func parseCertificates(content []byte) (string, error) {
 	_, err := certutil.ParseCertsPEM(content)
 	return string(content), err

@@ -79,6 +79,7 @@ func (w *Writing) sendChange(c *outgoing) error {
 	return nil
 }
 
+// releaseAll gives back what the guards have taken, the last one first: the object before the slot.
 func (c *outgoing) releaseAll() {
 	for i := range c.release {
 		c.release[len(c.release)-1-i]()
@@ -192,6 +193,7 @@ func sameMetadata(a, b plan.Object) bool {
 		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
 }
 
+// withVersion returns a copy that says that it is of this version.
 func withVersion(o plan.Object, version string) plan.Object {
 	o = o.DeepCopyObject().(plan.Object)
 	o.SetResourceVersion(version)

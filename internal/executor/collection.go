@@ -96,6 +96,7 @@ type deletions struct {
 	refusals int   // in a row
 }
 
+// list reads a page of metadata, within a time of its own.
 func (d *deletions) list(namespace string, o metav1.ListOptions, into *metav1.PartialObjectMetadataList) error {
 	bounded, cancel := context.WithTimeout(d.ctx, listTimeout)
 	defer cancel()

@@ -64,6 +64,7 @@ func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
 	}
 }
 
+// tellOf records an event about a write that has failed. Of a collection it is about the namespace.
 func (w *Writing) tellOf(r plan.Result) {
 	about := w.owner
 	if about == nil {

@@ -125,6 +125,7 @@ func (w *Writing) Apply(steps []plan.Step) plan.Outcome {
 // longStep is how long a step may take before what follows is planned anew.
 const longStep = time.Second
 
+// sequence carries out steps until one fails, or until the rest has become too old.
 func (w *Writing) sequence(steps []plan.Step) error {
 	for i, s := range steps {
 		began := time.Now()
@@ -141,6 +142,7 @@ func (w *Writing) sequence(steps []plan.Step) error {
 	return nil
 }
 
+// step carries out one step. It is the only place that knows which kinds of steps there are.
 func (w *Writing) step(s plan.Step) error {
 	switch s := s.(type) {
 	case plan.Create:
@@ -219,6 +221,7 @@ func (w *Writing) remember(m client.Mapping, made plan.Object) {
 	w.barrier.WaitForVersion(m.GroupVersionKind, made.GetResourceVersion())
 }
 
+// result notes what became of a write, for the outcome. Writes end in parallel.
 func (w *Writing) result(r plan.Result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,6 +235,7 @@ func (w *Writing) Gained() bool {
 	return w.gained
 }
 
+// gain notes that an object was created or adopted.
 func (w *Writing) gain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,18 +250,21 @@ func (w *Writing) Taken() bool {
 	return w.taken
 }
 
+// take notes that a name is taken, by an object that nobody may read.
 func (w *Writing) take() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken = true
 }
 
+// stop leaves the rest undone, without an error: the namespace is about to end.
 func (w *Writing) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outcome.Stopped = true
 }
 
+// stopped reports whether the rest is to be left undone.
 func (w *Writing) stopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -297,6 +304,8 @@ func (w *Writing) ownerLives() error {
 	return nil
 }
 
+// controls reports whether an object has the owner as its controller. An owner of another namespace does not
+// count.
 func controls(owner, o plan.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	return ref != nil && ref.UID == owner.GetUID() && o.GetNamespace() == owner.GetNamespace()
@@ -311,6 +320,7 @@ func identity(m client.Mapping, o plan.Object) types.UID {
 	return types.UID(m.GroupVersionKind.String() + " " + plan.KeyOf(o).String())
 }
 
+// nameOf is how errors and events call an object, which may get its name from the server.
 func nameOf(o plan.Object) string {
 	if o.GetName() != "" {
 		return o.GetName()

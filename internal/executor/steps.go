@@ -43,6 +43,8 @@ func (w *Writing) create(objects []plan.Object, s plan.Create) error {
 	return nil
 }
 
+// createOne sends one creation, and notes what became of it. That a name is taken is looked into; that the
+// namespace ends is no failure.
 func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 	result := plan.Result{Verb: plan.Created, Object: s.Object}
 	if result.Err = w.mayCreate(m, s); result.Err != nil {
@@ -98,6 +100,7 @@ func (w *Writing) lookUp(m client.Mapping, s plan.Create, taken error) (name str
 	return "", "", fmt.Errorf("%w: %w", plan.ErrStale, taken)
 }
 
+// delete deletes objects in parallel. The first error is that of the step.
 func (w *Writing) delete(s plan.Delete) error {
 	return inParallel(len(s.Objects), func(i int) error { return w.deleteOne(s, s.Objects[i]) })
 }
@@ -139,6 +142,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	return nil
 }
 
+// sendDeletion deletes an object, or asks the eviction API to do so.
 func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Delete, o plan.Object, options metav1.DeleteOptions) error {
 	if !s.Evict {
 		return w.Client.Delete(ctx, m, plan.KeyOf(o), options)
@@ -148,6 +152,7 @@ func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Del
 	return err
 }
 
+// deleteOptions has the uid as a precondition, and the version if the step asks for that.
 func (w *Writing) deleteOptions(s plan.Delete, o plan.Object) metav1.DeleteOptions {
 	uid := o.GetUID()
 	options := metav1.DeleteOptions{GracePeriodSeconds: s.Grace, Preconditions: &metav1.Preconditions{UID: &uid}}

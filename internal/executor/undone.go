@@ -65,6 +65,7 @@ func (u *undone) knows(s subject) bool {
 	return ok
 }
 
+// find returns the last write to a subject, wherever it is remembered. It is called under the lock.
 func (u *undone) find(s subject) (written, bool) {
 	for _, all := range []map[subject]written{u.again, u.last, u.before} {
 		if w, ok := all[s]; ok {

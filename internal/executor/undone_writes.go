@@ -27,6 +27,7 @@ type unlessUndone struct {
 	s plan.Change
 }
 
+// subject is what the change is made to.
 func (c *unlessUndone) subject() subject { return subject{identity(c.m, c.s.Old), c.s.Subresource} }
 
 // Patch implements client.Client.

@@ -127,6 +127,7 @@ func (f *File[T]) Follow(ctx context.Context, changed func()) {
 	}
 }
 
+// state is what was read last, and what is wrong with the file since then.
 func (f *File[T]) state() (content []byte, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -137,6 +137,8 @@ func (b *Barrier) refusal() time.Time {
 	return time.Now().Add(plan.Doubling(conflictWait, queue.MaxBackoff, b.refused-1))
 }
 
+// shown reports whether the caches show the change: the object is gone, replaced, being deleted, of another
+// version, or no longer selected.
 func (c change) shown(caches Caches) bool {
 	o := caches.get(c.kind, c.key)
 	return o == nil || o.GetUID() != c.uid || c.version == "" && o.GetDeletionTimestamp() != nil ||

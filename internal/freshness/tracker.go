@@ -27,6 +27,7 @@ type Tracker struct {
 	term    int                                       // the number of times that this process has begun to lead
 }
 
+// write is the latest version of an object that this process has written, and in which term.
 type write struct {
 	kind    schema.GroupVersionKind
 	version string
@@ -252,6 +253,7 @@ func (c Caches) Reached(kind schema.GroupVersionKind, version string) bool {
 	return reached(c.stores[kind], version)
 }
 
+// reached reports whether all stores have come as far as a version.
 func reached(stores []cache.Store, version string) bool {
 	for _, store := range stores {
 		if !atLeast(store.LastStoreSyncResourceVersion(), version) {
@@ -266,6 +268,7 @@ func (c Caches) get(kind schema.GroupVersionKind, key plan.Key) plan.Object {
 	return lookUp(c.stores[kind], key)
 }
 
+// lookUp finds an object in one of the stores; nil if none has it.
 func lookUp(stores []cache.Store, key plan.Key) plan.Object {
 	name := key.String()
 	if key.Namespace == "" {

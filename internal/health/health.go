@@ -51,6 +51,7 @@ func Handler[C ~struct {
 	return http.HandlerFunc(h.serve)
 }
 
+// handler answers for one list of checks, and logs when one of them begins or ceases to fail.
 type handler struct {
 	name   string
 	checks func() []Check
@@ -62,6 +63,7 @@ type handler struct {
 // state is what is remembered of a check that fails.
 type state struct{ logged time.Time }
 
+// serve runs the checks that are asked for. Without any, one answers that the process is there.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	checks := h.checks()
 	if len(checks) == 0 {

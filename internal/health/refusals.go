@@ -33,6 +33,7 @@ type Refusals struct {
 // request is a kind of requests, as "list", "pods".
 type request struct{ verb, resource string }
 
+// refusal is that of one kind of requests: since when, and until when at least.
 type refusal struct {
 	first, last time.Time
 	logged      time.Time
@@ -65,6 +66,7 @@ func (r *Refusals) Count() (n int) {
 	return n
 }
 
+// those returns an error about the refusals that are wanted and last, nil if there are none.
 func (r *Refusals) those(wanted func(request) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,6 +34,7 @@ func (s *bodyless) Init(klog.RuntimeInfo) {} // next has been
 
 func (s *bodyless) Enabled(level int) bool { return s.next.Enabled(level) }
 
+// Info leaves out what client-go logs of the bodies of requests and answers: they may hold credentials.
 func (s *bodyless) Info(level int, msg string, kv ...any) {
 	if slices.Contains(kv, any("body")) && strings.HasSuffix(msg, " Body") {
 		return
@@ -50,6 +51,7 @@ func (s *bodyless) WithValues(kv ...any) klog.LogSink { return &bodyless{s.next.
 // WithCallDepth lets a logger name the line that has called it.
 func (s *bodyless) WithCallDepth(depth int) klog.LogSink { return &bodyless{deeper(s.next, depth)} }
 
+// deeper has a sink report another caller, if it can.
 func deeper(sink klog.LogSink, depth int) klog.LogSink {
 	if s, ok := sink.(interface{ WithCallDepth(depth int) klog.LogSink }); ok {
 		return s.WithCallDepth(depth)

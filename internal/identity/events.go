@@ -70,6 +70,7 @@ func NewRecorder(
 // recorders share the objects among them.
 type recorders []record.EventRecorderLogger
 
+// of returns the recorder for an object: always the same one, so that its events keep their order.
 func (all recorders) of(object runtime.Object) record.EventRecorderLogger {
 	h := fnv.New32a()
 	if o, err := meta.Accessor(object); err == nil {
@@ -130,6 +131,7 @@ func (s *sink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	})
 }
 
+// write sends one event, when it is its turn, within a time of its own.
 func (s *sink) write(do func(context.Context) (*corev1.Event, error)) (*corev1.Event, error) {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()

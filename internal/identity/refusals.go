@@ -82,6 +82,7 @@ func decoded(body []byte) (*metav1.Status, bool) {
 	return status, ok && err == nil
 }
 
+// refusalObserver is a transport that notes which requests are refused.
 type refusalObserver struct {
 	next     http.RoundTripper
 	refusals *Refusals

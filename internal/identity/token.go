@@ -42,6 +42,7 @@ type tokenSource struct {
 	turn    chan struct{} // has room for one: who put it in may fetch
 }
 
+// newTokenSource returns a source without a token. The function asks for one.
 func newTokenSource(account string, request func(context.Context) (string, time.Duration, error)) *tokenSource {
 	return &tokenSource{account: account, request: request, turn: make(chan struct{}, 1)}
 }

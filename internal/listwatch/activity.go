@@ -187,6 +187,8 @@ func (t *trackedWatch) Stop() {
 	t.ended()
 }
 
+// run hands on what a watch brings, as a sign of life and reduced to what the cache keeps, until either side
+// ends.
 func (t *trackedWatch) run() {
 	defer close(t.events)
 	defer t.ended()

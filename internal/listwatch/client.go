@@ -73,6 +73,7 @@ func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.I
 	return c.rest(group, masks, c.http)
 }
 
+// rest returns a client of one group that decodes by masks.
 func (c *Client) rest(group schema.GroupVersion, masks projection.Kinds, over *http.Client) (rest.Interface, error) {
 	codec, err := projection.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
 	if err != nil {
@@ -119,6 +120,7 @@ func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersi
 	}
 }
 
+// listWatch returns how a cache lists and watches. Leases have a connection of their own.
 func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {
 	over := c.http
 	if resource == coordinationv1.SchemeGroupVersion.WithResource("leases") {

@@ -43,6 +43,8 @@ type coalescingConn struct {
 	portions *bufio.Reader
 }
 
+// newCoalescingConn returns a connection that is read as usual for a while, so that it fills a cache at once,
+// and then in portions.
 func newCoalescingConn(conn net.Conn) *coalescingConn {
 	now := time.Now()
 	return &coalescingConn{conn, bufio.NewReaderSize(&portions{Conn: conn, next: now, from: now.Add(coalesceFrom)}, portion)}

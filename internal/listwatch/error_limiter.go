@@ -33,6 +33,7 @@ type errorLimiter struct {
 	last     time.Time
 }
 
+// log logs an error of a watch, unless it is an ordinary end or one of many.
 func (l *errorLimiter) log(logger klog.Logger, err error) {
 	switch {
 	case errors.Is(err, io.EOF): // an ordinary end

@@ -66,6 +66,7 @@ func (s feedSink) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore. There is none.
 func (s feedSink) Resync() error { return nil }
 
+// tell passes on an object of a watch, which has to be one.
 func (s feedSink) tell(o any, tell func(metav1.Object)) error {
 	object, ok := o.(metav1.Object)
 	if !ok {

@@ -20,12 +20,14 @@ type managed struct {
 	sources []*manager.Manager
 }
 
+// follow has the gauge tell of a manager, too.
 func (g *managed) follow(m *manager.Manager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sources = append(g.sources, m)
 }
 
+// unfollow ends that.
 func (g *managed) unfollow(m *manager.Manager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,6 +40,7 @@ func newGauges() []*managed {
 	return slices.Concat(ofQueues(), ofBrakes(), ofPresence(), ofCaches())
 }
 
+// ofQueues are the gauges of keys that wait or fail, and of writes.
 func ofQueues() []*managed {
 	return []*managed{
 		ofControllers("controller_manager_keys_failing", "Keys whose last reconcile has failed, and which wait for the next.",
@@ -67,6 +70,7 @@ func ofQueues() []*managed {
 	}
 }
 
+// ofBrakes are the gauges of what brakes hold.
 func ofBrakes() []*managed {
 	return []*managed{
 		whether("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
@@ -76,6 +80,7 @@ func ofBrakes() []*managed {
 	}
 }
 
+// ofPresence are the gauges of which controllers run.
 func ofPresence() []*managed {
 	return []*managed{
 		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
@@ -97,6 +102,7 @@ func ofPresence() []*managed {
 	}
 }
 
+// ofCaches are the gauges of how old caches are, and how large.
 func ofCaches() []*managed {
 	return []*managed{
 		newGauge("controller_manager_cache_age_seconds", "How long the API server has sent nothing for the cache: no event, no bookmark.",
@@ -142,6 +148,7 @@ func whether(name, help string, is func(manager.ControllerState) bool) *managed 
 	}, "controller")
 }
 
+// newGauge returns a gauge that is filled when it is collected, from all managers that it follows.
 func newGauge(name, help string, fill func(*metrics.GaugeVec, *manager.Manager), labels ...string) *managed {
 	g := &managed{}
 	opts := &metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}

@@ -66,6 +66,7 @@ func New(build version.Info) *Metrics {
 	return m
 }
 
+// counter registers a counter.
 func counter(name, help string, labels ...string) *metrics.CounterVec {
 	return register(metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
 }

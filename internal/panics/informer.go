@@ -126,6 +126,7 @@ func (u *unplaced) indexFunc(index string, f cache.IndexFunc) cache.IndexFunc {
 	}
 }
 
+// keyOf is the key of an object, as caches have it.
 func keyOf(o metav1.Object) string {
 	return cache.NewObjectName(o.GetNamespace(), o.GetName()).String()
 }

@@ -60,6 +60,7 @@ type interner struct {
 	templates recent[types.UID, weak.Pointer[corev1.PodSpec]] // by the UID of the Deployment
 }
 
+// newInterner returns one that knows nothing yet.
 func newInterner(project cache.TransformFunc) *interner {
 	return &interner{
 		project:   project,
@@ -213,6 +214,7 @@ type recent[K comparable, V any] struct {
 	now, older map[K]V
 }
 
+// get returns a value that was put not long ago, and keeps it for longer.
 func (r *recent[K, V]) get(k K) (v V, ok bool) {
 	if v, ok = r.now[k]; ok {
 		return v, true
@@ -223,6 +225,7 @@ func (r *recent[K, V]) get(k K) (v V, ok bool) {
 	return v, ok
 }
 
+// put remembers a value. When there are too many, those that nobody has asked for since are forgotten.
 func (r *recent[K, V]) put(k K, v V) {
 	if len(r.now) >= r.limit {
 		r.now, r.older = nil, r.now

@@ -99,6 +99,7 @@ func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtim
 	return list, nil
 }
 
+// watch begins a watch of pods.
 func (s *podSource) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)

@@ -46,12 +46,14 @@ func Codec(base runtime.NegotiatedSerializer, kinds Kinds) (runtime.NegotiatedSe
 	return c, nil
 }
 
+// codec decodes what the API server sends, with the masks of the kinds that it knows.
 type codec struct {
 	runtime.NegotiatedSerializer
 	kinds   map[string]named // by the encoded TypeMeta
 	buffers sync.Pool        // of *[]byte, for what is left of the data
 }
 
+// named is a kind that has a mask, and its name.
 type named struct {
 	Kind
 	name schema.GroupVersionKind

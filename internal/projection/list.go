@@ -28,6 +28,8 @@ func ReadList(r io.Reader, list runtime.TypeMeta, mask *Mask, take func(item []b
 	return l.meta, nil
 }
 
+// listReader reads a list as it arrives, and hands on one masked item after the other. So a long list is
+// never whole in memory.
 type listReader struct {
 	in   *bufio.Reader
 	left int64 // bytes until the end of the message that is being read
@@ -171,6 +173,7 @@ func (l *listReader) bytes(n int64) ([]byte, error) {
 	return l.item, nil
 }
 
+// skip reads past what nobody wants.
 func (l *listReader) skip(n int64) error {
 	l.left -= n
 	_, err := io.CopyN(io.Discard, l.in, n)

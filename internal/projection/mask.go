@@ -18,6 +18,7 @@ type message struct {
 	others action  // about those beyond
 }
 
+// field is what becomes of one field of a message.
 type field struct {
 	action
 	isMap bool
@@ -25,6 +26,7 @@ type field struct {
 	keys  []string // if pick
 }
 
+// action is what is done with a field.
 type action uint8
 
 const (
@@ -56,6 +58,7 @@ func (m *Mask) Apply(encoded []byte) []byte {
 	return kept
 }
 
+// newMask makes a mask in which the listed paths are treated in one way and all others in another one.
 func newMask(example any, others, listed action, paths []string) (*Mask, error) {
 	root := newMessage(reflect.TypeOf(example), others)
 	for _, path := range paths {

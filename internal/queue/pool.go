@@ -33,6 +33,7 @@ func (p *Pool[K]) Run(ctx context.Context, workers int) {
 	all.Wait()
 }
 
+// set makes so many workers, which have done nothing yet.
 func (p *Pool[K]) set(workers int) []*worker[K] {
 	all := make([]*worker[K], workers)
 	for i := range all {

@@ -60,6 +60,7 @@ func (s *Slots) Release(namespace string) {
 	s.release(namespace)
 }
 
+// release gives a slot of a namespace to whoever waits for it next. It is called under the lock.
 func (s *Slots) release(of string) {
 	s.shares.release(of)
 	next := s.waiting.namespaces.FirstWhere(func(n *namespace[chan struct{}]) bool { return s.shares.modest(n.name()) })

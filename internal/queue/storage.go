@@ -36,6 +36,8 @@ type waiting[K comparable] struct {
 	pops    int
 }
 
+// entry is a queued key, with its places in the turns of its level and among those of its namespace by
+// arrival.
 type entry[K comparable] struct {
 	key K
 	Priority
@@ -45,6 +47,7 @@ type entry[K comparable] struct {
 	arrival list.Element[*entry[K]]
 }
 
+// newStorage returns an empty one. The function tells the namespace of a key.
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
 	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{}, byName: map[string]*waiting[K]{}}
 }

@@ -43,6 +43,7 @@ type turns[T any] struct {
 	ticket     int64 // the last turn that was given to a line
 }
 
+// namespace is the lines of the owners of one namespace.
 type namespace[T any] struct {
 	list.Element[*namespace[T]]
 	lines lines[T]
@@ -63,6 +64,7 @@ type spot[T any] struct {
 	line *line[T]
 }
 
+// empty reports whether nobody waits.
 func (t *turns[T]) empty() bool { return t.namespaces.First() == nil }
 
 // push puts what the spot holds at the end of its line.

@@ -26,6 +26,7 @@ func (w *worker[K]) end() {
 	w.set(none, false)
 }
 
+// set notes what the worker does now. That is progress.
 func (w *worker[K]) set(key K, busy bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,6 +40,7 @@ func (w *worker[K]) activity() (key K, last time.Time, busy bool) {
 	return w.key, w.active, w.busy
 }
 
+// contextKey is the key of the worker in the context of its work.
 type contextKey struct{}
 
 // into returns a context by which the worker is known to the requests that are made for it.
@@ -54,6 +56,7 @@ func Progress(ctx context.Context) {
 	}
 }
 
+// progress notes a sign of life.
 func (w *worker[K]) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

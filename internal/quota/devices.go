@@ -25,6 +25,7 @@ type Owner struct {
 	Oldest   types.UID           // of its claims for extended resources
 }
 
+// deviceName reports whether a name in a quota limits devices.
 func deviceName(name corev1.ResourceName, g Gates) bool {
 	if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
 		return true

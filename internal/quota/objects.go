@@ -15,6 +15,7 @@ func ServiceFields() []string {
 	return []string{"spec.type", "spec.ports", "spec.allocateLoadBalancerNodePorts"}
 }
 
+// serviceName reports whether a name in a quota limits services, besides their number.
 func serviceName(name corev1.ResourceName) bool {
 	return name == corev1.ResourceServicesNodePorts || name == corev1.ResourceServicesLoadBalancers
 }
@@ -50,6 +51,7 @@ func ClaimFields() []string {
 	}
 }
 
+// claimName reports whether a name in a quota limits claims, besides their number.
 func claimName(name corev1.ResourceName) bool {
 	if _, what, ok := strings.Cut(string(name), storageClassInfix); ok {
 		return what == string(corev1.ResourceRequestsStorage) || what == string(corev1.ResourcePersistentVolumeClaims)

@@ -101,6 +101,7 @@ func podName(name corev1.ResourceName) bool {
 	return ok && (compute(request) || strings.HasPrefix(cut, corev1.ResourceHugePagesPrefix) || extended(request) || deviceClass(request))
 }
 
+// compute reports whether a name without a prefix limits what pods request.
 func compute(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
@@ -152,6 +153,7 @@ func bestEffort(p *corev1.Pod) bool {
 	return p.Spec.Resources == nil || !asks(*p.Spec.Resources)
 }
 
+// positive reports whether a quantity is more than zero.
 func positive(q resource.Quantity) bool { return q.Sign() > 0 }
 
 // crossNamespaceAffinity reports whether a pod asks to be placed by pods of other namespaces.

@@ -20,7 +20,9 @@ const (
 )
 
 // The resources whose objects are charged with more than their number.
-func Pods() schema.GroupResource     { return schema.GroupResource{Resource: "pods"} }
+func Pods() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }
+
+// Services, Claims and ResourceClaims are resources that are charged with more than their number.
 func Services() schema.GroupResource { return schema.GroupResource{Resource: "services"} }
 func Claims() schema.GroupResource   { return schema.GroupResource{Resource: "persistentvolumeclaims"} }
 func ResourceClaims() schema.GroupResource {
@@ -82,6 +84,7 @@ func Names(resource schema.GroupResource) []corev1.ResourceName {
 	return []corev1.ResourceName{Counted(resource)}
 }
 
+// one is what each object is charged with for its number.
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
 // Object returns what an object is charged with of which only the number counts.
@@ -161,6 +164,7 @@ func Equal(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
+// quantity is a number as quotas have it.
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 
 // Version returns the resourceVersion of an object as a number, 0 if it is none.

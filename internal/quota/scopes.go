@@ -35,6 +35,7 @@ type Selector struct {
 	key string
 }
 
+// requirement is one condition of the scopes of a quota.
 type requirement struct {
 	scope    corev1.ResourceQuotaScope
 	operator corev1.ScopeSelectorOperator
@@ -94,6 +95,7 @@ func exists(scope corev1.ResourceQuotaScope, t Traits) bool {
 	return false
 }
 
+// matches reports whether an object meets the condition, by what is known of it.
 func (r requirement) matches(t Traits) bool {
 	switch {
 	case r.scope == corev1.ResourceQuotaScopeVolumeAttributesClass:

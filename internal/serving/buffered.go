@@ -20,6 +20,7 @@ type buffered struct {
 	begun bool // the answer is on its way
 }
 
+// WriteHeader keeps the code until it is known what the answer is.
 func (w *buffered) WriteHeader(code int) {
 	switch {
 	case code < http.StatusOK:
@@ -29,6 +30,7 @@ func (w *buffered) WriteHeader(code int) {
 	}
 }
 
+// Write keeps a short answer, and sends a long one as it comes.
 func (w *buffered) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if !w.begun && w.held.Len()+len(p) <= mostHeld {

@@ -19,12 +19,14 @@ type connections struct {
 	known map[net.Conn]*list.Element
 }
 
+// connection is an open connection, and where it comes from.
 type connection struct {
 	net.Conn
 	address  netip.Prefix
 	requests int // that run
 }
 
+// connectionKey is the key of a connection in the contexts of its requests.
 type connectionKey struct{}
 
 // opened notes a connection, and closes another one if there are too many. The server calls it first.
@@ -91,6 +93,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.forget(conn)
 }
 
+// forget drops a connection that has ended. It is called under the lock.
 func (c *connections) forget(conn net.Conn) {
 	if place, ok := c.known[conn]; ok {
 		c.order.Remove(place)
@@ -104,6 +107,8 @@ func (c *connections) began(ctx context.Context) { c.count(ctx, 1) }
 // ended notes that a request is done.
 func (c *connections) ended(ctx context.Context) { c.count(ctx, -1) }
 
+// count notes that a request on a connection begins or ends. A connection that was just used is the last one
+// to be closed.
 func (c *connections) count(ctx context.Context, change int) {
 	place, ok := ctx.Value(connectionKey{}).(*list.Element)
 	if !ok {

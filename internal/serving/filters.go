@@ -44,6 +44,7 @@ func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
 	})
 }
 
+// logPanic logs a panic of a handler, but not the one by which a handler breaks off its answer.
 func (s *Server) logPanic(r *http.Request, cause any) {
 	if cause != http.ErrAbortHandler {
 		s.logger.Error(nil, "Panic while serving", "path", cut(r.URL.Path), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -97,6 +98,7 @@ func endConnection(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// tooMany answers that the server has no room for the request now.
 func tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	reply.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
@@ -167,6 +169,7 @@ type routes struct {
 	subtrees []string // paths that end in a slash, the longest first
 }
 
+// newRoutes sorts handlers: those for one path, and those for all below one, the longest path first.
 func newRoutes(handlers map[string]http.Handler) *routes {
 	r := &routes{exact: handlers}
 	for path := range handlers {
@@ -178,6 +181,7 @@ func newRoutes(handlers map[string]http.Handler) *routes {
 	return r
 }
 
+// ServeHTTP serves a request by the handler of its path, or of the longest path above it.
 func (rs *routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h := rs.exact[r.URL.Path]; h != nil {
 		h.ServeHTTP(w, r)

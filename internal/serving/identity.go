@@ -29,6 +29,7 @@ type identity struct {
 	authenticator authenticator.Request
 }
 
+// newIdentity is how the server proves who it is and finds out who clients are, by the files as they are now.
 func (s *Server) newIdentity() *identity {
 	return &identity{tls: s.newTLSConfig(), authenticator: s.newAuthenticator()}
 }

@@ -17,6 +17,7 @@ type places struct {
 	empty     chan struct{} // not nil: no place is given any more, and it is closed when the last one is given back
 }
 
+// newPlaces returns so many free places.
 func newPlaces(limit, perAddress int) *places {
 	return &places{limit: limit, perAddress: perAddress, byAddress: map[netip.Prefix]int{}}
 }
@@ -34,6 +35,7 @@ func (p *places) take(remote string) (release func(), ok bool) {
 	return func() { p.release(address) }, true
 }
 
+// release gives a place back.
 func (p *places) release(address netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -157,6 +157,7 @@ func (s *Server) newAccess(ctx context.Context) (err error) {
 	return err
 }
 
+// withDefaults puts defaults in the place of zeros.
 func withDefaults(l Limits) Limits {
 	d := DefaultLimits()
 	orDefault(&l.Requests, d.Requests)
@@ -177,12 +178,14 @@ func withDefaults(l Limits) Limits {
 	return l
 }
 
+// orDefault sets a value that is zero.
 func orDefault[T int | int64 | time.Duration](value *T, otherwise T) {
 	if *value == 0 {
 		*value = otherwise
 	}
 }
 
+// newHTTPServer sets the limits of connections and headers. HTTP/2 can be switched off.
 func (s *Server) newHTTPServer(handlers map[string]http.Handler) *http.Server {
 	l := s.config.Limits
 	protocols := &http.Protocols{}
@@ -268,6 +271,8 @@ func (s *Server) end(cancelRequests func()) {
 // serverLog takes what net/http has to say, nearly all of which is about clients.
 type serverLog struct{ s *Server }
 
+// Write takes what net/http has to say. That no connection can be taken is a problem, the rest is of little
+// interest.
 func (l serverLog) Write(text []byte) (int, error) {
 	message := strings.TrimSpace(string(text))
 	if strings.Contains(message, "Accept error") {

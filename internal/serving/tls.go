@@ -43,6 +43,7 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
+// newTLSConfig is the TLS configuration of connections from now on, with the authorities as they are now.
 func (s *Server) newTLSConfig() *tls.Config {
 	c := &tls.Config{
 		MinVersion:       s.config.TLS.MinVersion,

@@ -66,6 +66,7 @@ func MayRecordEvents(rights rbac.Rights) bool {
 	return true
 }
 
+// allows reports whether a rule grants a verb on a resource, or on a subresource of it.
 func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string) bool {
 	return (r.Group == resource.Group || r.Group == "*") &&
 		(r.Resource == resource.Resource || r.Resource == "*" || subresource != "" && r.Resource == "*/"+subresource) &&

@@ -48,6 +48,7 @@ type Patch struct {
 // ReadOnly returns a Reader that reads what r reads. It cannot write, even if r can: no type assertion leads back to r.
 func ReadOnly(r Reader) Reader { return readOnly{r} }
 
+// readOnly hides all methods but those of a Reader, so that nobody can turn it into a client that writes.
 type readOnly struct{ Reader }
 
 // Client reads and writes. Writes are answered with the metadata of what was written; when the answer has none (an

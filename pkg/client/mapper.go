@@ -114,6 +114,7 @@ func (m *Mapper) Mappings(ctx context.Context, kind schema.GroupKind) (all []Map
 	return all, err
 }
 
+// mappingOf returns how a kind is addressed, in the form of this package.
 func mappingOf(found *meta.RESTMapping) Mapping {
 	return Mapping{
 		GroupVersionKind: found.GroupVersionKind,

@@ -122,6 +122,7 @@ func content(kind schema.GroupVersionKind, o plan.Object) (fields map[string]any
 	return fields, nil
 }
 
+// encode makes the body of a patch.
 func encode(kind schema.GroupVersionKind, fields map[string]any) ([]byte, error) {
 	data, err := json.Marshal(fields)
 	if err != nil {
@@ -130,6 +131,8 @@ func encode(kind schema.GroupVersionKind, fields map[string]any) ([]byte, error)
 	return data, nil
 }
 
+// strategicDifference is the difference as a strategic merge patch, which knows by the Go type which lists
+// are merged by key.
 func strategicDifference(kind schema.GroupVersionKind, from, to map[string]any) (map[string]any, error) {
 	example, err := scheme.Scheme.New(kind)
 	if err != nil {

@@ -38,6 +38,7 @@ func Read(ctx context.Context, r Reader, m Mapping, ref plan.Ref) (found []plan.
 	return []plan.Object{o}, nil
 }
 
+// readAll lists what a reference names.
 func readAll(ctx context.Context, r Reader, m Mapping, ref plan.Ref) (found []plan.Object, err error) {
 	kind := ref.Kind.GroupVersion().WithKind(ref.Kind.Kind + "List")
 	list, err := empty(ref, kind, &metav1.PartialObjectMetadataList{}, &unstructured.UnstructuredList{})

@@ -48,6 +48,8 @@ func (r reader) Get(ctx context.Context, m Mapping, key plan.Key, into plan.Obje
 	return r.do(ctx, r.accept(req, m, into)).Into(into)
 }
 
+// List implements Reader. A list without a limit is read page by page, and has one time limit for all of
+// them.
 func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	if o.Limit > 0 {
 		return r.listPage(ctx, m, namespace, o, into)
@@ -87,6 +89,7 @@ func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.
 	}
 }
 
+// listPage reads one page.
 func (r reader) listPage(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	req, err := r.collection(http.MethodGet, m, namespace)
 	if err != nil {
@@ -104,6 +107,7 @@ func (r reader) GetScale(ctx context.Context, m Mapping, key plan.Key) (*autosca
 	return s, r.do(ctx, req.SubResource("scale")).Into(s)
 }
 
+// SubjectAccessReview implements Reader. It is a creation by its verb, and changes nothing.
 func (r reader) SubjectAccessReview(ctx context.Context, ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: ask}
 	req, err := r.collection(http.MethodPost, accessReviews(), "")
@@ -280,6 +284,7 @@ func (r reader) accept(req *rest.Request, m Mapping, into runtime.Object) *rest.
 	return req
 }
 
+// accessReviews is how questions about rights are addressed.
 func accessReviews() Mapping {
 	return MappingFor[*authorizationv1.SubjectAccessReview]()
 }

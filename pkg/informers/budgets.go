@@ -76,6 +76,7 @@ func (c *splitSelectors) of(s *metav1.LabelSelector) *selectors.Selector {
 	return found
 }
 
+// forget drops what is known of a selector that nothing refers to any more.
 func (c *splitSelectors) forget(key weak.Pointer[metav1.LabelSelector]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -74,6 +74,7 @@ func Objects[T apiObject](f *Factory, paths ...string) (Store[T], error) {
 	return objects[T](f, nil, paths)
 }
 
+// objects returns the store of a kind, with indexes of its own, or those of others that have the same name.
 func objects[T apiObject](f *Factory, indexers cache.Indexers, paths []string) (Store[T], error) {
 	made, err := informerOf[T](f, paths)
 	if err != nil {
@@ -101,6 +102,7 @@ func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []strin
 	return IndexedStore[T]{s, name}, err
 }
 
+// indexOf makes an index from a function that is told objects of one type.
 func indexOf[T any](name string, values func(T) []string) cache.Indexers {
 	return cache.Indexers{name: func(o any) ([]string, error) {
 		if object, ok := o.(T); ok {
@@ -283,6 +285,7 @@ func owners() cache.Indexers {
 	}
 }
 
+// controllerOf returns the reference to the controlling owner, nil if there is none.
 func controllerOf(o any) *metav1.OwnerReference {
 	object, ok := o.(metav1.Object)
 	if !ok {

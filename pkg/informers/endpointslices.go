@@ -23,6 +23,7 @@ func (c EndpointSliceCache) Of(namespace, service string) []*discoveryv1.Endpoin
 	return c.by(byService, namespace, cache.NewObjectName(namespace, service).String())
 }
 
+// serviceOf is the index of slices by the key of the Service that they name.
 func serviceOf(o any) ([]string, error) {
 	s, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok || s.Labels[discoveryv1.LabelServiceName] == "" {

@@ -95,6 +95,8 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 // however many controllers ask. They are started and shut down together with those of f.
 func Selecting(f *Factory, selector fields.Selector) *Factory { return f.selecting(selector.String()) }
 
+// selecting returns a factory whose caches hold only what a field selector matches. All that ask for the same
+// selector share it.
 func (f *Factory) selecting(selector string) *Factory {
 	a := f.all
 	a.mu.Lock()

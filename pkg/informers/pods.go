@@ -95,6 +95,7 @@ func Pods(f *Factory, reads ...PodFields) (PodCache, error) {
 	return PodCache{OwnedStore[*corev1.Pod]{s}}, err
 }
 
+// podStore returns the store of pods with further indexes. Without fields, whole pods are kept.
 func podStore(f *Factory, indexers cache.Indexers, reads []PodFields) (Store[*corev1.Pod], error) {
 	if len(reads) == 0 {
 		reads = []PodFields{{}}
@@ -158,6 +159,7 @@ func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
 	return c.by(byClaim, namespace, cache.NewObjectName(namespace, claim).String())
 }
 
+// claimsOf is the index of pods by the keys of the claims that they use.
 func claimsOf(o any) (claims []string, err error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -201,6 +203,7 @@ func (c EndingPodCache) FinishedCount() int {
 // Terminating returns the pods that are being deleted, whether or not they have finished.
 func (c EndingPodCache) Terminating() []*corev1.Pod { return c.by(byStage, "", terminating) }
 
+// stagesOf is the index of pods that have ended, and of those that are being deleted.
 func stagesOf(o any) (stages []string, err error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -215,6 +218,7 @@ func stagesOf(o any) (stages []string, err error) {
 	return stages, nil
 }
 
+// nodeOf is the index of pods by the node that they are on.
 func nodeOf(o any) ([]string, error) {
 	if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
 		return []string{p.Spec.NodeName}, nil

@@ -128,6 +128,7 @@ func (c Config) written() time.Duration { return c.LeaseDuration.Truncate(time.S
 // requestTimeout bounds one request about the lease (LE-5).
 func (c Config) requestTimeout() time.Duration { return max(time.Second, c.RenewDeadline/2) }
 
+// shutdownTimeout is how long work may take to end; zero stands for the default.
 func (c Config) shutdownTimeout() time.Duration {
 	if c.ShutdownTimeout == 0 {
 		return 10 * time.Second

@@ -281,6 +281,7 @@ func (e *Elector) tryRelease(ctx context.Context) error {
 	})
 }
 
+// newLock returns the lease as client-go competes for it.
 func (e *Elector) newLock() resourcelock.Interface {
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
@@ -289,4 +290,5 @@ func (e *Elector) newLock() resourcelock.Interface {
 	}
 }
 
+// lockName is how messages name the lease.
 func (e *Elector) lockName() string { return e.config.Namespace + "/" + e.config.Name }

@@ -51,6 +51,7 @@ func (e *Elector) leaseFreed(ctx context.Context) <-chan []byte {
 	return freed
 }
 
+// watchLease watches the one lease.
 func (e *Elector) watchLease(ctx context.Context) (watch.Interface, error) {
 	return e.watched.Leases(e.config.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, e.config.Name).String(),
@@ -93,10 +94,12 @@ func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed boo
 	}
 }
 
+// free reports whether nobody holds the lease after an event.
 func free(event watch.EventType, lease *coordinationv1api.Lease) bool {
 	return event == watch.Deleted || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
 }
 
+// see notes when the lease has last changed, by the clock of this process.
 func (o *observedRecord) see(lease *coordinationv1api.Lease) {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if raw := rawOf(record); !bytes.Equal(raw, o.record) {

@@ -20,6 +20,7 @@ type instant struct {
 	wall time.Time
 }
 
+// realClock returns both clocks of the machine.
 func realClock() func() instant {
 	begin := time.Now()
 	return func() instant {
@@ -70,6 +71,7 @@ type term struct {
 	records map[int64]instant // by the second of the renew time: when a record with it was first sent
 }
 
+// newTerm returns a term that has not begun. The function ends the candidacy.
 func newTerm(lock resourcelock.Interface, config Config, clock func() instant, stop context.CancelFunc) *term {
 	return &term{
 		Interface: lock, clock: clock, config: config, stop: stop,
@@ -155,12 +157,14 @@ func (t *term) close(cause string) bool {
 	return true
 }
 
+// isOver reports whether the term has ended, for whatever reason.
 func (t *term) isOver() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over
 }
 
+// isLost reports whether the lease was lost, and not given up.
 func (t *term) isLost() bool {
 	select {
 	case <-t.lost:
@@ -181,6 +185,7 @@ func (t *term) settled() bool {
 	}
 }
 
+// reason says why the term has ended.
 func (t *term) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -83,6 +83,7 @@ func rootFirst(registry []Controller) []Controller {
 	return append(slices.DeleteFunc(slices.Clone(registry), func(c Controller) bool { return !root(c) }), others...)
 }
 
+// buildInformers makes the caches' client and factory. Nothing is listed yet.
 func (m *instance) buildInformers() error {
 	client, err := listwatch.NewClient(m.builder.Config(identity.Informers), nil) // it keeps what controllers ask for
 	if err != nil {
@@ -128,6 +129,7 @@ func (m *instance) buildMetadata() error {
 	return nil
 }
 
+// buildLeadership makes the elector, or what leads always, and has the brakes follow the lease.
 func (m *instance) buildLeadership(ctx context.Context) error {
 	m.brakes = newBrakeSet(m.Brake, m.builder, m.Component)
 	if !m.LeaderElect {
@@ -170,6 +172,7 @@ func (m *instance) buildShared() error {
 // clientOptions let a worker know that a request of its has ended.
 var clientOptions = client.Options{OnRequestDone: queue.Progress}
 
+// buildController builds one controller with clients of its own identity, a brake and the hooks of metrics.
 func (m *instance) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.builder.RootController(entry.Account), error(nil)
 	if !entry.Root {
@@ -249,6 +252,7 @@ func (m *instance) noteOff(entry Controller, reason string) {
 	m.off = append(m.off, OffState{Name: entry.Name, Alias: entry.Alias, Reason: reason})
 }
 
+// registerMetrics has metrics of controllers served until the manager ends.
 func (m *instance) registerMetrics(own ...metrics.Registerable) {
 	if m.RegisterMetrics != nil {
 		m.closers = append(m.closers, m.RegisterMetrics(own...))
@@ -260,6 +264,7 @@ func (m *instance) root() (*client.Clients, error) {
 	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, clientOptions)
 }
 
+// close releases what was built, the last first.
 func (m *instance) close() {
 	for i := len(m.closers) - 1; i >= 0; i-- {
 		m.closers[i]()

@@ -30,6 +30,7 @@ type Bounds struct {
 	Stale  time.Duration // readyz: a cache to which the server has sent nothing; 3 minutes
 }
 
+// withDefaults puts defaults in the place of zeros.
 func (b Bounds) withDefaults() Bounds {
 	either := func(d, otherwise time.Duration) time.Duration { return cmp.Or(max(d, 0), otherwise) }
 	return Bounds{
@@ -87,6 +88,7 @@ func (m *instance) Readyz() []Check {
 	return append(checks, m.caches.Ready(bounds.Stale)...)
 }
 
+// notStarted says why there are no caches yet; nil if there are.
 func (m *instance) notStarted() error {
 	switch waiting := m.serverError.Load(); {
 	case m.caches.Started():
@@ -123,6 +125,7 @@ func idle(queues []reconcile.Status, bound time.Duration) error {
 // lister is a runner that lists resources of its own choice, and works on without those that cannot be listed.
 type lister interface{ Unlisted() []string }
 
+// unlisted says what a controller works without, because it could not be listed.
 func unlisted(l lister) error {
 	if all := l.Unlisted(); len(all) > 0 {
 		return fmt.Errorf("works without what could not be listed: %s", strings.Join(all, ", "))
@@ -130,6 +133,7 @@ func unlisted(l lister) error {
 	return nil
 }
 
+// electionCheck is the check of the lease; none without an election.
 func (m *instance) electionCheck() []Check {
 	if !m.LeaderElect {
 		return nil
@@ -137,6 +141,7 @@ func (m *instance) electionCheck() []Check {
 	return []Check{{Name: "leaderElection", Err: m.leadership.Check}}
 }
 
+// fails is an error if something is bad.
 func fails(bad bool, why string) error {
 	if bad {
 		return errors.New(why)

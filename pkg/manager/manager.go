@@ -204,6 +204,7 @@ func (m *instance) Run(ctx context.Context) error {
 	return err // what has not stopped is not begun anew
 }
 
+// run goes through the life of a process: it waits for the server, starts the caches, and leads while it may.
 func (m *instance) run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	defer m.close()

@@ -52,6 +52,7 @@ func runAll(ctx context.Context, all []runnable, timeout time.Duration, begun fu
 	return first
 }
 
+// run runs it after its start interval. It counts as begun also when it ends before.
 func (r runnable) run(ctx context.Context, began func()) error {
 	defer began()
 	if r.StartInterval > 0 {

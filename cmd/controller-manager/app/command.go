@@ -138,6 +138,7 @@ func setHelp(command *cobra.Command, flags cliflag.NamedFlagSets) {
 	})
 }
 
+// printUsage prints the commands, and the flags by section.
 func printUsage(w io.Writer, c *cobra.Command, flags cliflag.NamedFlagSets) {
 	fmt.Fprintf(w, "Usage:\n  %s [flags]\n  %s [command]\n\nCommands:\n", c.Name(), c.Name())
 	for _, sub := range c.Commands() {

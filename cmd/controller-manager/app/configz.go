@@ -11,6 +11,8 @@ import (
 // configzName is the key of the configuration in /configz (MH-10).
 const configzName = "kubecontrollermanager.config.k8s.io"
 
+// configzGeneric is the section of /configz about all controllers, with the names of fields that the original
+// has.
 type configzGeneric struct {
 	MinResyncPeriod         metav1.Duration
 	ClientConnection        configv1alpha1.ClientConnectionConfiguration
@@ -40,6 +42,7 @@ func configz(c options.Config, registry []manager.Controller) map[string]any {
 	return z
 }
 
+// configzOfGeneric fills it from the configuration, in which some values stand for defaults.
 func configzOfGeneric(c options.Config) configzGeneric {
 	l := c.Manager.LeaderElection
 	return configzGeneric{

@@ -80,6 +80,7 @@ func servingConfig(ctx context.Context, c options.Config) (s serving.Config, err
 	return s, err
 }
 
+// tlsConfig is how connections are secured, as the flags say.
 func tlsConfig(c options.Serving) (t serving.TLS, err error) {
 	t = serving.TLS{
 		Server:       certificates.Server{CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir, CertName: options.Component},
@@ -106,6 +107,8 @@ func tlsConfig(c options.Serving) (t serving.TLS, err error) {
 	return t, err
 }
 
+// authenticationConfig is how the server finds out who clients are. Without an API server to ask, only
+// certificates count.
 func authenticationConfig(ctx context.Context, c options.Config) (serving.Authentication, error) {
 	o := c.Authentication
 	a := serving.Authentication{
@@ -143,6 +146,8 @@ func authenticationConfig(ctx context.Context, c options.Config) (serving.Authen
 	return a, nil
 }
 
+// authorizationConfig is how the server finds out what clients may. Without an API server to ask, only the
+// paths for everybody are allowed.
 func authorizationConfig(ctx context.Context, c options.Config) (access.Authorization, error) {
 	o := c.Authorization
 	a := access.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}

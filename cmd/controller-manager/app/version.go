@@ -145,6 +145,7 @@ func (b build) String() string {
 		b.Version, commit, original, b.GoVersion, b.Platform)
 }
 
+// newVersionCommand returns the command "version".
 func newVersionCommand() *cobra.Command {
 	var format string
 	c := &cobra.Command{
@@ -159,6 +160,7 @@ func newVersionCommand() *cobra.Command {
 	return c
 }
 
+// printBuild prints what this program was built of, in words, JSON or YAML.
 func printBuild(w io.Writer, b build, format string) error {
 	var text []byte
 	var err error

@@ -28,6 +28,7 @@ func Usages(names []certificatesv1.KeyUsage) (key x509.KeyUsage, purposes []x509
 	return key, slices.Compact(purposes), nil
 }
 
+// keyUsage returns the usage of a key that a name of the API stands for, if it stands for one.
 func keyUsage(name certificatesv1.KeyUsage) (x509.KeyUsage, bool) {
 	switch name {
 	case certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature:
@@ -52,6 +53,7 @@ func keyUsage(name certificatesv1.KeyUsage) (x509.KeyUsage, bool) {
 	return 0, false
 }
 
+// extendedUsage returns the purpose of a certificate that a name of the API stands for, if it stands for one.
 func extendedUsage(name certificatesv1.KeyUsage) (x509.ExtKeyUsage, bool) {
 	switch name {
 	case certificatesv1.UsageAny:

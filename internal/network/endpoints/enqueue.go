@@ -43,6 +43,7 @@ func changes(a, b *corev1.Pod) bool {
 		a.Status.PodIP != b.Status.PodIP || !slices.Equal(a.Status.PodIPs, b.Status.PodIPs)
 }
 
+// union returns the services of both lists, each once.
 func union(a, b []*corev1.Service) []*corev1.Service {
 	for _, s := range b {
 		if !slices.Contains(a, s) {
@@ -67,6 +68,7 @@ func inOne(a, b []*corev1.Service) (one []*corev1.Service) {
 	return one
 }
 
+// keysOf returns the keys of services.
 func keysOf(services []*corev1.Service) []plan.Key {
 	keys := make([]plan.Key, len(services))
 	for i, s := range services {

@@ -204,6 +204,7 @@ func (m *SliceMetrics) Itself(before, after plan.Object) []plan.Key {
 	return []plan.Key{plan.KeyOf(after)}
 }
 
+// replace has the gauges count a key as it is now, in place of how it was. It is called under the lock.
 func (m *SliceMetrics) replace(key plan.Key, f figures) {
 	old := m.known[key]
 	m.known[key] = f

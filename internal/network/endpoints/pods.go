@@ -80,6 +80,7 @@ type Numbers struct {
 	byName map[namedPort]int32 // nil where few are asked for
 }
 
+// namedPort is a port of a container, as services name it.
 type namedPort struct {
 	name     string
 	protocol corev1.Protocol
@@ -135,6 +136,8 @@ func sidecars(p *corev1.Pod) (all []corev1.Container) {
 	return all
 }
 
+// named returns the number of the first port with the name and protocol that a service asks for; 0 if there
+// is none.
 func named(sp *corev1.ServicePort, containers []corev1.Container) int32 {
 	for i := range containers {
 		for j := range containers[i].Ports {

@@ -85,6 +85,7 @@ func ComparePorts(a, b discoveryv1.EndpointPort) int {
 		compareOptional(a.AppProtocol, b.AppProtocol))
 }
 
+// compareNumbers orders numbers that may be missing.
 func compareNumbers(a, b *int32) int {
 	if a == nil || b == nil {
 		return -FalseLast(a != nil, b != nil)
@@ -211,6 +212,7 @@ func (w SliceWatch) Edited(before, after plan.Object) []plan.Key {
 	return []plan.Key{key}
 }
 
+// manages reports whether a slice has the label of the controller.
 func (w SliceWatch) manages(o plan.Object) bool {
 	return o.GetLabels()[discoveryv1.LabelManagedBy] == w.Manager
 }

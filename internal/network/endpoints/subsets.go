@@ -180,6 +180,7 @@ func groupedByEachPort(sorted []*Entry) (groups Groups) {
 	return groups
 }
 
+// encode makes a text of a list of numbers, as the key of a map.
 func encode(list []int) (code []byte) {
 	for _, i := range list {
 		code = binary.AppendUvarint(code, uint64(i))
@@ -208,6 +209,7 @@ func (g Groups) Subsets() (subsets []corev1.EndpointSubset) {
 	return subsets
 }
 
+// subset makes a subset of the addresses that have the same ports.
 func (g Group) subset() (s corev1.EndpointSubset) {
 	ready := 0
 	for _, e := range g.Entries {
@@ -263,6 +265,7 @@ func Unpack(subsets []corev1.EndpointSubset) []*Entry {
 	return entries
 }
 
+// PortsOf returns the ports of a subset. One without ports has the one port that is none.
 func PortsOf(s *corev1.EndpointSubset) []Port {
 	ports := make([]Port, 0, max(1, len(s.Ports)))
 	for _, ep := range s.Ports {
@@ -278,6 +281,7 @@ func PortsOf(s *corev1.EndpointSubset) []Port {
 	return ports
 }
 
+// bare returns an address in which an empty name of a node counts as none.
 func bare(a corev1.EndpointAddress) corev1.EndpointAddress {
 	if a.NodeName != nil && *a.NodeName == "" {
 		a.NodeName = nil
@@ -314,8 +318,10 @@ type ID struct {
 	UID types.UID
 }
 
+// IDOf tells the entries of an object apart.
 func IDOf(e *Entry) ID { return ID{e.Address.IP, uidOf(&e.Address)} }
 
+// uidOf is the uid of the pod that an address stands for; empty if it stands for none.
 func uidOf(a *corev1.EndpointAddress) types.UID {
 	if a.TargetRef == nil {
 		return ""
@@ -323,6 +329,7 @@ func uidOf(a *corev1.EndpointAddress) types.UID {
 	return a.TargetRef.UID
 }
 
+// isSame reports whether two entries are of the same address and pod.
 func isSame(a, b *Entry) bool { return IDOf(a) == IDOf(b) }
 
 // CompareEntries orders entries by address, as EP-22 says, those of one address with the ones that are not ready first,
@@ -359,6 +366,7 @@ func compareAddresses(a, b corev1.EndpointAddress) int {
 		cmp.Compare(x.APIVersion, y.APIVersion), cmp.Compare(x.FieldPath, y.FieldPath))
 }
 
+// compareOptional orders texts that may be missing.
 func compareOptional(a, b *string) int {
 	if a == nil || b == nil {
 		return -FalseLast(a != nil, b != nil)
@@ -366,6 +374,7 @@ func compareOptional(a, b *string) int {
 	return cmp.Compare(*a, *b)
 }
 
+// comparePorts orders ports by all that they have.
 func comparePorts(a, b Port) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol),
 		cmp.Compare(a.App, b.App), -FalseLast(a.HasApp, b.HasApp))

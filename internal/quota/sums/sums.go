@@ -63,6 +63,7 @@ func LimitsOf(q *corev1.ResourceQuota, g quota.Gates) (Limits, error) {
 	return l, err
 }
 
+// sumKey is which objects of a namespace are added up: those of a resource that a selector matches.
 type sumKey struct {
 	of       schema.GroupResource
 	selector string
@@ -85,6 +86,7 @@ type Arrival struct {
 	of       schema.GroupResource
 }
 
+// Charged names an object that is charged with something.
 type Charged struct {
 	Namespace string
 	Of        schema.GroupResource
@@ -106,6 +108,7 @@ func (s *Sums) Reset() {
 	s.namespaces, s.interned, s.expiring = map[string]*account{}, map[string]*interned{}, map[Charged]struct{}{}
 }
 
+// account returns what is known of a namespace, which begins with nothing. It is called under the lock.
 func (s *Sums) account(namespace string) *account {
 	a := s.namespaces[namespace]
 	if a == nil {
@@ -191,6 +194,7 @@ func (s *Sums) Remove(of schema.GroupResource, namespace string, uid types.UID) 
 	s.drop(of, namespace, uid)
 }
 
+// drop takes an object out of the sums. It is called under the lock.
 func (s *Sums) drop(of schema.GroupResource, namespace string, uid types.UID) {
 	a := s.namespaces[namespace]
 	if a == nil || a.items[of][uid] == nil {
@@ -407,6 +411,7 @@ func (s *Sums) release(i *interned) {
 	}
 }
 
+// item is what an object is charged with; nil for no object.
 func (i *interned) item() *quota.Item {
 	if i == nil {
 		return nil

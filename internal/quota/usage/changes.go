@@ -24,6 +24,7 @@ type changes struct {
 	keys map[plan.Key]bool
 }
 
+// add notes that the sums of a quota have changed. Several changes before it is looked at are one.
 func (c *changes) add(key plan.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,6 +41,7 @@ func (c *changes) add(key plan.Key) {
 	}
 }
 
+// take returns the quotas whose sums have changed, and begins anew.
 func (c *changes) take() map[plan.Key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

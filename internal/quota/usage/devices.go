@@ -42,6 +42,7 @@ func podOf(c *resourcev1.ResourceClaim) (podID, bool) {
 	return podID{}, false
 }
 
+// reset forgets all devices, as when their watch begins anew.
 func (d *devices) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,6 +184,8 @@ func (d *devices) chargeClaims(pod podID) {
 	}
 }
 
+// charge works out what a claim is charged with, which depends on the pod that it is for. It is called under
+// the lock.
 func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool) {
 	var owner *quota.Owner
 	if pod, ok := podOf(c); ok {

@@ -26,6 +26,8 @@ type typedResource struct {
 	fields  []string
 }
 
+// typed are the resources that are watched as what they are, because more than their number is charged. Of
+// all others metadata is enough.
 func typed() map[schema.GroupResource]typedResource {
 	core := corev1.SchemeGroupVersion
 	return map[schema.GroupResource]typedResource{
@@ -89,6 +91,8 @@ type typedCounter struct {
 	listed bool
 }
 
+// newCounter returns what takes the objects of a watch. The function is called when all that there were have
+// come.
 func (x *Index) newCounter(of schema.GroupResource, complete func()) *typedCounter {
 	return &typedCounter{index: x, of: of, complete: complete}
 }
@@ -135,6 +139,7 @@ func (c *typedCounter) OnDelete(o metav1.Object) {
 	c.index.sums.Remove(c.of, o.GetNamespace(), o.GetUID())
 }
 
+// put charges the namespace of an object with what it is.
 func (c *typedCounter) put(o metav1.Object, initial bool) {
 	x := c.index
 	switch o := o.(type) {

@@ -46,6 +46,7 @@ func (x *Index) discover(ctx context.Context) {
 	}
 }
 
+// errorText is the text of an error, empty for none.
 func errorText(err error) string {
 	if err == nil {
 		return ""

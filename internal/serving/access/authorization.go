@@ -78,6 +78,7 @@ func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path stri
 
 var errContradiction = errors.New("the answer to a SubjectAccessReview is both allowed and denied")
 
+// review asks the API server whether something is allowed, or knows it from a while ago.
 func (a *Authorizer) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
 	question, err := json.Marshal(spec)
 	if err != nil {

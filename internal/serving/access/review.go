@@ -26,16 +26,20 @@ type memory[A any] struct {
 	salt    [32]byte
 }
 
+// newMemory returns an empty one, with a salt of its own, so that nobody can choose questions with the same
+// key.
 func newMemory[A any]() (*memory[A], error) {
 	m := &memory[A]{answers: cache.NewLRUExpireCache(mostAnswers)}
 	_, err := rand.Read(m.salt[:])
 	return m, err
 }
 
+// key is a digest of a question: it takes the same room, however long the question is.
 func (m *memory[A]) key(question []byte) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(m.salt[:], question))
 }
 
+// get returns an answer that still counts.
 func (m *memory[A]) get(key [sha256.Size]byte) (answer A, ok bool) {
 	found, ok := m.answers.Get(key)
 	if !ok {
@@ -44,6 +48,7 @@ func (m *memory[A]) get(key [sha256.Size]byte) (answer A, ok bool) {
 	return found.(A), true
 }
 
+// put remembers an answer for a time; not at all if that is zero.
 func (m *memory[A]) put(key [sha256.Size]byte, answer A, ttl time.Duration) {
 	if ttl > 0 {
 		m.answers.Add(key, answer, ttl)

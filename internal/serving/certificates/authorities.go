@@ -19,6 +19,7 @@ type authorities struct {
 	pool  *x509.CertPool
 }
 
+// parseAuthorities reads authorities in PEM. The name says where they come from.
 func parseAuthorities(name string, pem []byte) (*authorities, error) {
 	certs, err := certutil.ParseCertsPEM(pem)
 	if err != nil {
@@ -27,6 +28,7 @@ func parseAuthorities(name string, pem []byte) (*authorities, error) {
 	return &authorities{pem: pem, certs: certs, pool: poolOf(certs)}, nil
 }
 
+// poolOf makes a pool of certificates.
 func poolOf(certs []*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, cert := range certs {

@@ -67,6 +67,7 @@ func away(err error) bool {
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
+// equal reports whether nothing has changed for clients that come through a front proxy.
 func (p *frontProxy) equal(other *frontProxy) bool {
 	if p == nil || !p.ca.isStill(other.ca.pem) {
 		return false

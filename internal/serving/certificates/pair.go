@@ -34,10 +34,12 @@ func (p pair) read(before *tls.Certificate, beforeKey []byte) (*tls.Certificate,
 	return fresh, key, nil
 }
 
+// equalChains reports whether two chains have the same certificates.
 func equalChains(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, nil), bytes.Join(b, nil)) && len(a) == len(b)
 }
 
+// parsePair reads a certificate and its key, which have to belong together.
 func parsePair(cert, key []byte) (*tls.Certificate, error) {
 	parsed, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -112,6 +112,7 @@ func New(server Server, clients Clients, o Options) *Set {
 	return s
 }
 
+// add has the set read another source.
 func (s *Set) add(from *source) { s.sources = append(s.sources, from) }
 
 // Load loads everything. One failure that is not tolerated is enough to fail.

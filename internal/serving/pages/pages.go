@@ -44,6 +44,7 @@ func Verbosity(set func(value string) (string, error)) http.Handler {
 	})
 }
 
+// setVerbosity sets the verbosity to what a body says, and returns how to answer.
 func setVerbosity(set func(string) (string, error), body io.Reader) (code int, text string) {
 	value, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError
@@ -142,6 +143,7 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serveObject answers with the page as an object, in the format and version that the client has chosen.
 func (p page) serveObject(w http.ResponseWriter, format, version string) {
 	object := p.object()
 	object["kind"], object["apiVersion"] = p.kind, "config.k8s.io/"+version

@@ -20,6 +20,7 @@ type Problems struct {
 // NewProblems returns problems that it logs.
 func NewProblems(logger klog.Logger) *Problems { return &Problems{logger: logger} }
 
+// problem is what was logged last of one kind, and when.
 type problem struct {
 	text string
 	at   time.Time

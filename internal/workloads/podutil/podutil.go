@@ -101,6 +101,7 @@ func CountsAlike(a, b *corev1.Pod) bool {
 		maps.Equal(a.Labels, b.Labels) && sameController(a, b)
 }
 
+// sameController reports whether two versions of a pod belong to the same object, or both to none.
 func sameController(a, b *corev1.Pod) bool {
 	ra, rb := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
 	return ra == nil && rb == nil || ra != nil && rb != nil && ra.UID == rb.UID

@@ -98,6 +98,7 @@ func inARow(failed []*corev1.Pod, replicas int) int {
 	return max(waves, (len(failed)+replicas-1)/replicas)
 }
 
+// byCreation orders pods, the oldest first. Those of the same second have an order, too.
 func byCreation(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
@@ -105,6 +106,7 @@ func byCreation(a, b *corev1.Pod) int {
 // pausing reports whether nothing is to be created yet.
 func (b startBackoff) pausing(now time.Time) bool { return now.Before(b.until) }
 
+// String says in words why pods are not replaced yet.
 func (b startBackoff) String() string {
 	reason := cmp.Or(b.last.Status.Reason, "no reason given")
 	return fmt.Sprintf("pods have failed at start %d times in a row, the last was %s (%s); they are replaced with a pause of %v",

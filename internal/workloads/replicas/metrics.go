@@ -38,6 +38,7 @@ func (m Metrics) Register(register func(...metrics.Registerable)) {
 	m.stale.WithLabelValues("apps", "replicasets")
 }
 
+// countStale counts a reconcile that was put off because the cache of a resource lacks own writes.
 func (m Metrics) countStale(r schema.GroupResource) {
 	if m.stale != nil {
 		m.stale.WithLabelValues(r.Group, r.Resource).Inc()

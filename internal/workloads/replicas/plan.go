@@ -143,6 +143,7 @@ func (s snapshot) owns(orphan *corev1.Pod) bool {
 	})
 }
 
+// number is how much a condition adds to a count.
 func number(b bool) int {
 	if b {
 		return 1
@@ -170,6 +171,7 @@ func unfit(set *Set, selector labels.Selector) error {
 	return nil
 }
 
+// create makes pods of the template, as copies of one.
 func create(set *Set, n int) plan.Step {
 	return plan.Create{Object: newPod(set), Count: n, Selector: set.Spec.Selector, Why: "pods are missing", Events: plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
@@ -202,6 +204,7 @@ func podPrefix(set *Set) string {
 	return prefix
 }
 
+// remove deletes pods that are too many.
 func remove(pods []*corev1.Pod) plan.Step {
 	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are too many", Events: plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},

@@ -68,6 +68,7 @@ type rank struct {
 	age       int
 }
 
+// rankOf finds out all that decides about a pod, once, before pods are compared with one another.
 func (k ranking) rankOf(p *corev1.Pod) rank {
 	r := rank{
 		pod:       p,
@@ -154,6 +155,7 @@ type moment struct {
 	nsec  int
 }
 
+// momentOf is a time that can be compared, and which may be missing.
 func momentOf(t metav1.Time) moment {
 	if t.IsZero() {
 		return moment{}

@@ -74,6 +74,7 @@ func terminating(s view) (pods []*corev1.Pod) {
 	return pods
 }
 
+// statusOf is the status with these counts. Its conditions are those that there are.
 func statusOf(s view, c podutil.Counts) appsv1.ReplicaSetStatus {
 	template := labels.SelectorFromSet(s.Set.Spec.Template.Labels)
 	var fullyLabeled int32
@@ -213,6 +214,7 @@ func moving(set *Set, c podutil.Counts) bool {
 	return int(c.Active) != replicas(set) || c.Available != c.Active || c.Terminating != 0 || midRollout(set)
 }
 
+// ownedByDeployment reports whether a Deployment controls the set: then people watch that.
 func ownedByDeployment(set *Set) bool {
 	owner := metav1.GetControllerOfNoCopy(set)
 	deployment := schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}

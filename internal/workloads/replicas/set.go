@@ -123,6 +123,7 @@ func (s *Set) withStatus(status appsv1.ReplicaSetStatus) plan.Object {
 	return s.Object // not reached: there are no other views
 }
 
+// conditionsOf returns the conditions of a ReplicationController as a ReplicaSet has them.
 func conditionsOf(conditions []corev1.ReplicationControllerCondition) (all []appsv1.ReplicaSetCondition) {
 	for _, c := range conditions {
 		all = append(all, appsv1.ReplicaSetCondition{

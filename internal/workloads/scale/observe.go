@@ -63,6 +63,7 @@ func (c Caches) Get(kind schema.GroupKind, namespace, name string) (Workload, bo
 	return Workload{}, false
 }
 
+// get finds a workload of one kind.
 func get[T interface {
 	comparable
 	plan.Object

@@ -56,6 +56,7 @@ func (s *cacheSource) stop() {
 	}
 }
 
+// end no longer tells a handler of the cache.
 func (s *cacheSource) end(h *cacheHandler) {
 	h.end()
 	if h.registered != nil {
@@ -99,6 +100,7 @@ func (h *cacheHandler) OnDelete(o any) {
 	})
 }
 
+// tell calls a function of the handler, unless that has ended.
 func (h *cacheHandler) tell(what func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -154,6 +154,7 @@ func (i *Informers) States() []State {
 	return all
 }
 
+// compareResources orders resources by group and name.
 func compareResources(a, b schema.GroupVersionResource) int {
 	return slices.Compare([]string{a.Group, a.Resource, a.Version}, []string{b.Group, b.Resource, b.Version})
 }
@@ -235,6 +236,7 @@ func (s *Subscription) set(ctx context.Context, resources []schema.GroupVersionR
 	}
 }
 
+// join has the subscription told of one more resource. It is called under the lock of all informers.
 func (s *Subscription) join(ctx context.Context, resource schema.GroupVersionResource) {
 	i := s.informers
 	from := i.sources[resource]
@@ -250,6 +252,8 @@ func (s *Subscription) join(ctx context.Context, resource schema.GroupVersionRes
 	s.feeds[resource] = f
 }
 
+// leave ends that. A source that nobody uses any more is stopped. It is called under the lock of all
+// informers.
 func (s *Subscription) leave(resource schema.GroupVersionResource) {
 	f := s.feed(resource)
 	s.mu.Lock()
@@ -296,6 +300,7 @@ func (s *Subscription) WaitForSync(ctx context.Context, timeout time.Duration, r
 	return unsynced
 }
 
+// feed returns what tells the subscription of a resource; nil if nothing does.
 func (s *Subscription) feed(resource schema.GroupVersionResource) *feed {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

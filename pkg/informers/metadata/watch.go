@@ -50,6 +50,7 @@ type resourceWatch struct {
 	objects int        // how many there were when that was last looked up
 }
 
+// newResourceWatch returns a watch of the metadata of one resource, which has not begun.
 func newResourceWatch(client metadata.Interface, resource schema.GroupVersionResource, r *listwatch.Rollbacks) *resourceWatch {
 	w := &resourceWatch{resource: resource, client: client}
 	name := resource.GroupResource().String()
@@ -114,6 +115,7 @@ func (w *resourceWatch) count() (objects int) {
 	return objects
 }
 
+// run lists and watches until ctx ends.
 func (w *resourceWatch) run(ctx context.Context, sink *sink) {
 	lw := listwatch.New(&w.source, w.list, w.open, nil)
 	watches := lw.WatchFuncWithContext
@@ -205,6 +207,7 @@ func stripMetadata(o *metav1.PartialObjectMetadata) {
 	}
 }
 
+// change passes a change on to all feeds, unless another sink has taken the place of this one.
 func (s *sink) change(o any, gone bool) error {
 	object, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -264,11 +267,13 @@ type feed struct {
 // objects.
 type versions map[identity]string
 
+// identity tells objects apart, also those that have the same name one after the other.
 type identity struct {
 	namespace, name string
 	uid             types.UID
 }
 
+// identityOf returns the identity of an object.
 func identityOf(o *metav1.PartialObjectMetadata) identity {
 	return identity{o.Namespace, o.Name, o.UID}
 }
@@ -278,6 +283,8 @@ func (id identity) object() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}}
 }
 
+// newFeed returns what tells a handler of one resource. It knows which versions the handler was told of
+// before.
 func newFeed(resource schema.GroupVersionResource, h Handler, known versions) *feed {
 	if known == nil {
 		known = versions{}
@@ -285,6 +292,7 @@ func newFeed(resource schema.GroupVersionResource, h Handler, known versions) *f
 	return &feed{resource: resource, handler: h, known: known, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
+// update tells the handler of an object, unless it knows this version.
 func (f *feed) update(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
 	if known, ok := f.known[id]; ok && known == o.ResourceVersion {
@@ -295,6 +303,7 @@ func (f *feed) update(o *metav1.PartialObjectMetadata) {
 	f.handler.OnUpdate(f.resource, o)
 }
 
+// delete tells the handler that an object is gone, if it was told of the object.
 func (f *feed) delete(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
 	if _, ok := f.known[id]; ok {
@@ -323,6 +332,7 @@ func (f *feed) replace(objects []*metav1.PartialObjectMetadata) {
 	}
 }
 
+// isSynced reports whether the handler was told of all objects that there were.
 func (f *feed) isSynced() bool {
 	select {
 	case <-f.synced:
@@ -332,6 +342,7 @@ func (f *feed) isSynced() bool {
 	}
 }
 
+// waitForSync waits until it was, or the feed or ctx ends.
 func (f *feed) waitForSync(ctx context.Context) bool {
 	select {
 	case <-f.synced:

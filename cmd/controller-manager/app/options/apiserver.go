@@ -22,6 +22,8 @@ type APIServer struct {
 	flags *pflag.FlagSet
 }
 
+// newAPIServer returns the defaults. The limit of requests counts only if one of its flags is given, see
+// apply.
 func newAPIServer() APIServer {
 	return APIServer{ContentType: "application/vnd.kubernetes.protobuf", QPS: 20, Burst: 30}
 }
@@ -45,6 +47,7 @@ func (o *APIServer) validate() []error {
 	return nil
 }
 
+// apply limits the clients only if somebody has asked for that.
 func (o *APIServer) apply(c *Config) {
 	c.Manager.ContentType = o.ContentType
 	c.Manager.QPS, c.Manager.Burst = -1, 0 // as clients know it: no limit

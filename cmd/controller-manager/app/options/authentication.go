@@ -28,6 +28,7 @@ type Authentication struct {
 	FrontProxyExtraHeaders []string // prefixes
 }
 
+// newAuthentication returns the defaults, with the headers that front proxies of Kubernetes use.
 func newAuthentication() Authentication {
 	return Authentication{
 		TokenCacheTTL:          10 * time.Second,

@@ -18,6 +18,7 @@ type Authorization struct {
 	DeniedTTL        time.Duration
 }
 
+// newAuthorization returns the defaults: probes need no rights.
 func newAuthorization() Authorization {
 	return Authorization{
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},

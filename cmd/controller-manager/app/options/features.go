@@ -95,6 +95,7 @@ func (g *quietGate) withoutEffect() (names []string) {
 	return slices.Compact(names)
 }
 
+// newFeatures returns all feature gates of the version that this is built for, none of them switched.
 func newFeatures() Features {
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion))
 	f := Features{
@@ -115,6 +116,7 @@ func newFeatures() Features {
 	return f
 }
 
+// addFlags adds the flags of component-base with help texts of our own, which say what has an effect here.
 func (o *Features) addFlags(fs *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.registry.AddFlags(own)
@@ -147,6 +149,7 @@ func (o *Features) described() (lines []string) {
 // gatesValue takes `kube:` in front of some names and not of others, which the value it wraps does not.
 type gatesValue struct{ pflag.Value }
 
+// Set takes the gates without the name of the component before them.
 func (v gatesValue) Set(s string) error {
 	items := strings.Split(s, ",")
 	for i, item := range items {
@@ -160,6 +163,7 @@ func (v gatesValue) Type() string { return "name=true|false,..." }
 
 func (o *Features) validate() []error { return o.registry.Validate() }
 
+// apply tells the manager how the gates are that it knows of.
 func (o *Features) apply(c *Config) {
 	c.Features = o.gate
 	c.Manager.FeatureGates = map[string]bool{}
@@ -210,6 +214,7 @@ func (o *Features) Warn(logger klog.Logger) error {
 // clientGates answers for client-go, whose type for names is its own. All its gates are in features.txt.
 type clientGates struct{ gate featuregate.FeatureGate }
 
+// Enabled reports whether a gate of client-go is on: those of neededGates always are.
 func (g clientGates) Enabled(name clientfeatures.Feature) bool {
 	return slices.Contains(neededGates, name) || g.gate.Enabled(featuregate.Feature(name))
 }

@@ -22,6 +22,7 @@ type Generic struct {
 	RootCAFile                   string        // by which pods verify the API server (TOK-3); several controllers read it
 }
 
+// newGeneric returns the defaults.
 func newGeneric() Generic {
 	return Generic{MinResyncPeriod: 12 * time.Hour, ControllerShutdownTimeout: 10 * time.Second, BrakeShare: 0.5, BrakeLeast: 5}
 }
@@ -54,6 +55,7 @@ func (o *Generic) validate() []error {
 	)
 }
 
+// validateBrake checks the budget of the brakes. A share that is no number is none.
 func (o *Generic) validateBrake() (errs []error) {
 	if !(o.BrakeShare >= 0 && o.BrakeShare <= 1) {
 		errs = append(errs, fmt.Errorf("--brake-share must be from 0 to 1, not %v", o.BrakeShare))
@@ -64,6 +66,7 @@ func (o *Generic) validateBrake() (errs []error) {
 	return errs
 }
 
+// apply hands the options to the manager, for which zero means the default and not "never".
 func (o *Generic) apply(c *Config) {
 	never := func(d time.Duration) time.Duration { // on the command line, that is zero
 		if d == 0 {

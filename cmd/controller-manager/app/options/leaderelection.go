@@ -17,6 +17,7 @@ type LeaderElection struct {
 	OnLoss string // "exit" or "standby"
 }
 
+// newLeaderElection returns the defaults: the command takes part in the election.
 func newLeaderElection() LeaderElection {
 	d := leaderelection.Defaults()
 	period := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
@@ -53,6 +54,7 @@ func (o *LeaderElection) apply(c *Config) {
 	c.Manager.LeaderElection = o.config()
 }
 
+// config is what the elector needs of the flags.
 func (o *LeaderElection) config() leaderelection.Config {
 	return leaderelection.Config{
 		LeaseDuration: o.LeaseDuration.Duration,

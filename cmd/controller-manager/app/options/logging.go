@@ -92,6 +92,7 @@ func (b *infoBuffer) Write(line []byte) (int, error) {
 	return b.held.Write(line)
 }
 
+// flush writes what was held back.
 func (b *infoBuffer) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -41,6 +41,7 @@ type group interface {
 	validate() []error
 }
 
+// section is a group of flags, under the title that the help has for it.
 type section struct {
 	title string
 	group group

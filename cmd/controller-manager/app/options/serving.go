@@ -28,6 +28,7 @@ type Serving struct {
 	ContentionProfiling bool
 }
 
+// newServing returns the defaults.
 func newServing() Serving {
 	return Serving{Port: 10257, BindAddress: net.IPv4zero, Profiling: true}
 }
@@ -61,6 +62,7 @@ func (o *Serving) addFlags(fs *pflag.FlagSet) {
 		"Record blocking profiles too, if --profiling is on.")
 }
 
+// validate checks the port, and that no version of TLS is allowed which is not secure.
 func (o *Serving) validate() (errs []error) {
 	if o.Port < 0 || o.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--secure-port must be between 0 and 65535, not %d", o.Port))

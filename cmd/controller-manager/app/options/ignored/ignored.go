@@ -32,6 +32,7 @@ func (o *Flags) AddFlags(fs *pflag.FlagSet) {
 	}
 }
 
+// add adds a flag of the type of its default.
 func add(fs *pflag.FlagSet, name string, value any, usage string) {
 	switch v := value.(type) {
 	case bool:
@@ -59,6 +60,7 @@ func (o *Flags) Validate() []error {
 	return nil
 }
 
+// flag is one that the original has and this build accepts without effect.
 type flag struct {
 	name  string
 	value any // default
