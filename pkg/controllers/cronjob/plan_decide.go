@@ -89,10 +89,12 @@ type warning struct {
 // decision says what is to become of a CronJob now. The function decide makes it of a snapshot. Observe,
 // planJobs and remember ask for it, each anew: it follows from the snapshot and the time.
 type decision struct {
-	due      time.Time // the latest time of the schedule for which there was no Job; zero if there is none
-	run      time.Time // due, if its Job is to be created now
-	next     time.Time // when the schedule brings something again; zero if never
-	why      string
+	due  time.Time // the latest time of the schedule for which there was no Job; zero if there is none
+	run  time.Time // due, if its Job is to be created now
+	next time.Time // when the schedule brings something again; zero if never
+	// why says in words what was decided, for the explanation.
+	why string
+	// warnings are the states that are worth one now, whether or not they were told of before.
 	warnings []warning
 }
 

@@ -12,11 +12,14 @@ import (
 
 // signing is what one signer reads.
 type signing struct {
-	name      string
-	requests  informers.Store[*csrutil.Request]
+	// name is that of the signer, as requests have it.
+	name     string
+	requests informers.Store[*csrutil.Request]
+	// authority signs. Several signers may have the same one.
 	authority *authority
 	logs      bool // what is wrong with the files, which several signers may share
-	duration  time.Duration
+	// duration is for how long a certificate is valid at most.
+	duration time.Duration
 }
 
 // observe finds the request. One that is not to be signed is as good as gone.

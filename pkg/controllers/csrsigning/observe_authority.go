@@ -20,11 +20,14 @@ import (
 // authority is a certificate authority whose files may change while the process runs (CSR-14). It is safe for
 // concurrent use.
 type authority struct {
-	pair  Pair
+	// pair are the paths of the files.
+	pair Pair
+	// certs and key are the files, which are read again when they change.
 	certs *files.File[[]*x509.Certificate]
 	key   *files.File[crypto.Signer]
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// current is the last pair that belonged together.
 	current *issuer
 }
 

@@ -17,7 +17,9 @@ const (
 // order is what a request asks for, when nothing is wrong with it. The function read makes it; the plan needs
 // only to know that there is one, and sign makes the certificate of it.
 type order struct {
-	Request  *x509.CertificateRequest
+	// Request is what the request has in PEM, read.
+	Request *x509.CertificateRequest
+	// Usage and Purposes are what the certificate may be used for.
 	Usage    x509.KeyUsage
 	Purposes []x509.ExtKeyUsage
 	// Asked is the lifetime that the request names, in seconds; nil if it names none.

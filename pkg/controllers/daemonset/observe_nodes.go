@@ -31,6 +31,8 @@ type eligibilityCache struct {
 
 // setEligibility is what is remembered for one DaemonSet.
 type setEligibility struct {
+	// uid and generation are of the DaemonSet whose rules these are. When they change, the rules are read
+	// anew.
 	uid        types.UID
 	generation int64
 	*nodeRules

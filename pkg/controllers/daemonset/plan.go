@@ -57,9 +57,11 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 // nodes. It lives for one call of planDaemonSet.
 type planner struct {
 	view
-	now    time.Time
+	now time.Time
+	// budget is how many pods a rolling update may take or add.
 	budget budget
 
+	// steps are carried out in order: revisions first, because pods have their hashes.
 	steps       []plan.Step
 	independent [][]plan.Step                  // follow the steps, and do not stop one another
 	notices     map[types.UID]plan.RecordEvent // events about pods that are to be deleted
@@ -67,8 +69,10 @@ type planner struct {
 	doomed      []*corev1.Pod                  // to be deleted
 	placed      map[string]bool                // nodes where pods are to be created or deleted
 	reasons     map[string]int                 // for deletions
-	requeue     time.Duration
-	notes       []string
+	// requeue is when to look again; zero for never.
+	requeue time.Duration
+	// notes are the reasons that people read.
+	notes []string
 }
 
 // say adds to the reasons that people read.

@@ -25,8 +25,10 @@ const (
 // nodeRules are what the template of a DaemonSet asks of nodes. Resources, ports, conditions and spec.unschedulable
 // do not count, because the scheduler looks at them when it places the pods (DS-23, DS-24).
 type nodeRules struct {
-	nodeName    string // the only node; empty for any
-	affinity    nodeaffinity.RequiredNodeAffinity
+	nodeName string // the only node; empty for any
+	// affinity is what node selector and affinity require together.
+	affinity nodeaffinity.RequiredNodeAffinity
+	// tolerations are those of the pods, the ones included that each DaemonSet adds.
 	tolerations []corev1.Toleration
 	comparisons bool // tolerations may compare numbers
 

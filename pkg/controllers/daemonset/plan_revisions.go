@@ -17,11 +17,13 @@ import (
 
 // revisions are the ControllerRevisions of a DaemonSet, by what they are for it (DS-53, DS-54).
 type revisions struct {
-	data       []byte // of the present template
-	problem    error  // why there is no data
+	data    []byte // of the present template
+	problem error  // why there is no data
+	// current is the revision of the present template; nil if there is none.
 	current    *appsv1.ControllerRevision
 	duplicates []*appsv1.ControllerRevision // have the present template, too
-	old        []*appsv1.ControllerRevision
+	// old are those of other templates.
+	old []*appsv1.ControllerRevision
 }
 
 // findRevisions tells the revisions of the present template from earlier ones. If several have it, byUse says

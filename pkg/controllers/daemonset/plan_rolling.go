@@ -46,6 +46,7 @@ func scaled(value *intstr.IntOrString, total, unset int) int {
 // pair are the pods of a node that are not being deleted: the first of the present template, and the first of another.
 type pair struct {
 	node
+	// current is of the present template and old of another one; nil if there is none.
 	current, old *corev1.Pod
 	hasMore      bool // there are more
 }

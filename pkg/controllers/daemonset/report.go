@@ -45,8 +45,12 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 // counts are the numbers of a status. The method count makes them of a view; the status is written of them,
 // and they tell when to look again.
 type counts struct {
+	// desired counts the nodes that are to run a pod, current those of them that have one, and misscheduled
+	// others that have one.
 	desired, current, misscheduled int
-	ready, available, updated      int
+	// Of the nodes that count as current, so many have a pod that is ready, available, or of the present
+	// template.
+	ready, available, updated int
 
 	ending bool          // a pod is being deleted
 	next   time.Duration // until the next ready pod becomes available; zero if none will by itself

@@ -59,14 +59,17 @@ type node struct {
 // derived are the set's own pods and revisions, and the steps that make them so. Plan and report want the same, and
 // with many pods to find them is most of the work.
 type derived struct {
-	invalid    error // the selector makes no sense; then there is nothing else
+	invalid error // the selector makes no sense; then there is nothing else
+	// selectsAll says that the selector is empty. The DaemonSet then does nothing.
 	selectsAll bool
 	selector   labels.Selector
 	ownership  []plan.Step              // that make pods and revisions the set's own
 	on         map[string][]*corev1.Pod // own pods by node, in order; without those that are gone
 	usedHashes map[string]bool          // hashes that own pods have, whatever became of the pods
-	revisions  revisions
-	present    present
+	// revisions are the own ones, by what they are for the set.
+	revisions revisions
+	// present is the present template, as pods refer to it.
+	present present
 }
 
 // newView finds out what a snapshot means.

@@ -21,25 +21,34 @@ import (
 // sortOut makes it, the courses add to it, and report and memory read it. It lives for that reconcile.
 type rollout struct {
 	snapshot
-	d           *appsv1.Deployment
-	now         time.Time
-	course      course
+	d *appsv1.Deployment
+	// now is the time of the reconcile, the only one that is asked for.
+	now time.Time
+	// course is what this reconcile is about.
+	course course
+	// replicas is how many pods the Deployment should have.
 	replicas    int64
 	surge       int64 // how many pods more than replicas a rolling update may have
 	unavailable int64 // how many pods fewer than replicas it may have available
 	new         *set  // the ReplicaSet of the present template; nil if there is none
-	old         []*set
-	ownership   []plan.Step
+	// old are the other ReplicaSets of the Deployment, oldest first.
+	old []*set
+	// ownership are the steps that adopt and release ReplicaSets.
+	ownership []plan.Step
 
-	tail  []plan.Step // what follows the changes of the ReplicaSets
-	next  time.Duration
+	tail []plan.Step // what follows the changes of the ReplicaSets
+	// next is when to reconcile again; zero waits for an event.
+	next time.Duration
+	// words are the reasons that people read.
 	words []string
 }
 
 // set is a ReplicaSet, what its pods add up to, and what becomes of it in this reconcile.
 type set struct {
 	*appsv1.ReplicaSet
-	size   int64
+	// size is how many pods it should have, by its spec.
+	size int64
+	// pods are those that match its selector, and counts what they add up to.
 	pods   []*corev1.Pod
 	counts podutil.Counts
 
@@ -48,6 +57,7 @@ type set struct {
 	available int64
 
 	draft *appsv1.ReplicaSet // the one change of this reconcile (DEP-16, DEP-33); nil while nothing changes
+	// event tells of the change, and why are its reasons.
 	event plan.Event
 	why   []string
 }

@@ -10,7 +10,9 @@ import (
 // compare and to hash templates is most of what a reconcile of a Deployment costs, and while pods come and go they
 // stay what they are. The zero templateMatches compares anew each time.
 type templateMatches struct {
-	Known      map[types.UID]templateMatch
+	// Known is by the uid of the ReplicaSet.
+	Known map[types.UID]templateMatch
+	// Name and Hash are those of a ReplicaSet for the present template.
 	Name, Hash string
 
 	// What it was computed for.

@@ -34,10 +34,12 @@ type mapper interface {
 // liveScale is what the API server has answered about an owner that no cache has. The memory keeps it for a
 // few seconds.
 type liveScale struct {
+	// Replicas is how many pods the owner is meant to have.
 	Replicas int32
 	Error    string // of an owner that has no scale; empty if it has one
-	Read     time.Time
-	Pods     int // that the owner had then
+	// Read is when the server has answered. The answer counts for a few seconds.
+	Read time.Time
+	Pods int // that the owner had then
 }
 
 // errNoController is said of pods whose owner is gone, or is another object of the same name (DIS-20i).
@@ -46,6 +48,7 @@ var errNoController = errors.New("owner not found")
 // scaling finds the scale of the owners of a budget's pods.
 type scaling struct {
 	*caches
+	// request is that of the reconcile: its time and its reader.
 	request   request
 	namespace string
 	memory    map[types.UID]liveScale // of owners that were read live before

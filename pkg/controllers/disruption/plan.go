@@ -20,7 +20,8 @@ type snapshot struct {
 	Budget *policyv1.PodDisruptionBudget
 	// SelectorError is what is wrong with the selector (DIS-11). The rest is then empty.
 	SelectorError string
-	Counts        counts
+	// Counts are what the pods that the budget selects add up to.
+	Counts counts
 	// Disrupted are the pods that the status names as disrupted and that the budget selects, by name.
 	Disrupted map[string]*corev1.Pod
 	// Doubtful are those of them whose deletion is overdue, and that the server does not show to be alive.
@@ -45,9 +46,12 @@ type ownersScale struct {
 // notes are what is said in events when it changes (DIS-53). They are the decision: planEvents makes them,
 // and the memory keeps them.
 type notes struct {
-	NoPods    bool
+	// NoPods says that the budget selects no pods.
+	NoPods bool
+	// Unmanaged says that some of its pods have no controller.
 	Unmanaged bool
-	Failure   string
+	// Failure is why the status cannot be calculated; empty if it can.
+	Failure string
 }
 
 // needsScale reports whether a budget is about a share of what the owners are meant to have (DIS-17, DIS-18b).

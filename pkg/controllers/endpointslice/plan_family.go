@@ -16,12 +16,17 @@ import (
 
 // family is what becomes of the slices of one address family.
 type family struct {
-	name      discoveryv1.AddressType
-	existing  []*discoveryv1.EndpointSlice
-	changes   endpoints.SliceChanges
+	// name is the type of its addresses.
+	name discoveryv1.AddressType
+	// existing are the slices that there are, by name.
+	existing []*discoveryv1.EndpointSlice
+	// changes are the slices that are created, changed and deleted.
+	changes endpoints.SliceChanges
+	// unchanged are the slices that stay as they are.
 	unchanged []*discoveryv1.EndpointSlice
 	events    []plan.Event
-	homeless  int
+	// homeless counts the pods that are left out because their nodes do not exist.
+	homeless int
 }
 
 // reconcileFamily decides what the slices of one address family must be.

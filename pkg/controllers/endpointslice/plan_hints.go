@@ -114,9 +114,11 @@ type share struct {
 
 // topology gives hints by the share of CPU that each zone has.
 type topology struct {
+	// These are the slices of a family, by what becomes of them.
 	create, update, unchanged []*discoveryv1.EndpointSlice
-	shares                    map[string]share
-	given                     map[string]int // hints, by zone
+	// shares say how many endpoints each zone is to get.
+	shares map[string]share
+	given  map[string]int // hints, by zone
 }
 
 // assign gives the hints, and returns why it cannot (EPS-52..54).

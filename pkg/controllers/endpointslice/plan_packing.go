@@ -26,7 +26,9 @@ func (d *draft) own() {
 
 // group are the slices with one list of ports.
 type group struct {
-	ports  []discoveryv1.EndpointPort
+	// ports are those that all endpoints of the group serve.
+	ports []discoveryv1.EndpointPort
+	// drafts are its slices: those that there are, and new ones.
 	drafts []*draft
 	left   []discoveryv1.Endpoint // that are in no slice yet
 	shrunk bool                   // one of its slices has lost an endpoint
@@ -35,13 +37,15 @@ type group struct {
 // packing is how the endpoints of one address family are divided into slices.
 type packing struct {
 	*members
+	// family is the type of the addresses that are packed.
 	family discoveryv1.AddressType
 	most   int // endpoints in a slice
 
 	settled map[types.UID]bool // slices that need not be compared with pods
 	dual    bool               // there is another family
-	groups  []*group
-	spare   []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
+	// groups are in the order of the lists of ports, which does not depend on that of the pods.
+	groups []*group
+	spare  []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
 }
 
 // pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes

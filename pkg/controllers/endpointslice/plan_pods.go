@@ -22,9 +22,11 @@ type member struct {
 
 // members are all that have a place, and the different lists of ports that they serve. Their names tell them apart.
 type members struct {
-	service  *corev1.Service
-	all      []member
-	byName   map[string]int32 // index in all
+	service *corev1.Service
+	// all are the pods that have a place. Indexes point into it, so that it is one allocation.
+	all    []member
+	byName map[string]int32 // index in all
+	// ports are the different lists of ports, which few services have more than one of.
 	ports    [][]discoveryv1.EndpointPort
 	byPorts  map[string]int // index in ports, by their text
 	last     int            // that was found last: mostly there is only one

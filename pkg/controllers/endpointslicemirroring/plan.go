@@ -104,8 +104,10 @@ func mirrorable(o metav1.Object) bool {
 
 // wanted is a slice that must exist, before it is known which stored one takes its place.
 type wanted struct {
-	family    discoveryv1.AddressType
-	ports     []discoveryv1.EndpointPort
+	family discoveryv1.AddressType
+	// ports are those of the subset.
+	ports []discoveryv1.EndpointPort
+	// endpoints are its addresses of the family.
 	endpoints []discoveryv1.Endpoint
 }
 

@@ -19,8 +19,10 @@ type answers struct {
 	// enough that one question has no answer: it may be that of a single tenant.
 	groups circuit.Breaker[string]
 
-	mu    sync.Mutex
-	all   map[question]*answer
+	mu sync.Mutex
+	// all are the answers of the present periods, those included that are still to come.
+	all map[question]*answer
+	// swept is the period in which answers of earlier ones were last dropped.
 	swept int64
 }
 
@@ -33,6 +35,7 @@ type question struct {
 // answer is what became of a question in one period. Whoever asks first reads; the others wait until done is
 // closed.
 type answer struct {
+	// slot is the period that the answer is of.
 	slot  int64
 	done  chan struct{} // closed when value and err are there
 	none  bool          // whoever has asked has given up, so that others ask anew

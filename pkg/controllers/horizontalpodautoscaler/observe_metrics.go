@@ -31,7 +31,8 @@ type reads struct {
 	*caches
 	request  request
 	snapshot *snapshot
-	view     *view
+	// view says what other autoscalers of the namespace ask for, so that one list may serve several.
+	view *view
 }
 
 // defaultWindow is that of samples which do not say what time they are of (HPA-26c).

@@ -21,7 +21,8 @@ import (
 type namespaces struct {
 	caches *caches
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// views are by namespace. Each is of one period.
 	views map[string]*view
 	live  map[plan.Key]liveSelector // of autoscalers whose targets are not cached
 }
@@ -39,12 +40,14 @@ func newNamespaces(k *caches) *namespaces {
 
 // view is what is known of the autoscalers of a namespace in one period.
 type view struct {
+	// slot is the period that this is of.
 	slot     int64
 	pods     int            // that the namespace has
 	resource int            // autoscalers that need the resource metrics of pods
 	custom   map[string]int // how many need a custom metric of pods, by name
 
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// byLabel and broad find the targets that select a pod, without looking at all of them.
 	byLabel map[label][]targetSelector
 	broad   []targetSelector // those that require no label of one value
 }

@@ -31,18 +31,22 @@ func rank(t autoscalingv2.HorizontalPodAutoscalerConditionType) int {
 // decision is what the evaluation of an autoscaler has come to. The function decide makes it; plan turns it
 // into steps, the report into a status, and remember into the history.
 type decision struct {
-	Status  autoscalingv2.HorizontalPodAutoscalerStatus // before it is known whether the target was scaled
+	Status autoscalingv2.HorizontalPodAutoscalerStatus // before it is known whether the target was scaled
+	// Desired is how many replicas the target is to have.
 	Desired int32
+	// Rescale says that the target is scaled to that now.
 	Rescale bool
 	Reason  string // for the new size
 	Asked   *int32 // by the metrics; nil if they were not read, or have failed
-	Events  []plan.Event
+	// Events tell what is wrong.
+	Events []plan.Event
 	// Proposals are what the metrics ask for, one for each that was read.
 	Proposals []proposal
 	// Failed says that the metrics cannot say what the size should be.
 	Failed  bool
 	Prepare bool // the status has to say that the target is scaled to zero before it is
-	Why     string
+	// Why says in words what was decided, for the explanation.
+	Why string
 }
 
 // planScale evaluates an autoscaler. It scales the target, if it is to be scaled, and tells what is wrong.

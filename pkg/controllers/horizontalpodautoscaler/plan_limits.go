@@ -9,9 +9,11 @@ import (
 
 // limited is what is left of a recommendation after stabilization and limits, and what the conditions say about that.
 type limited struct {
-	Replicas    int32
-	Stabilized  string // the reason; empty if nothing was stabilized
-	Limit       string // likewise
+	// Replicas is how many are left.
+	Replicas   int32
+	Stabilized string // the reason; empty if nothing was stabilized
+	Limit      string // likewise
+	// StableText and LimitedText are the messages of the conditions.
 	StableText  string
 	LimitedText string
 }

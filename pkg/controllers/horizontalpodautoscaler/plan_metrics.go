@@ -15,12 +15,14 @@ import (
 
 // proposal is what one metric asks for.
 type proposal struct {
+	// Replicas is how many the metric asks for.
 	Replicas int32
 	Name     string                     // of the metric, for people (HPA-61)
 	Status   autoscalingv2.MetricStatus // what the status shows (HPA-36)
 	Reason   string                     // of a metric that fails (HPA-59)
 	Failing  string                     // what fails, for the sum of all metrics
-	Err      error
+	// Err is why the metric says nothing; nil if it does.
+	Err error
 }
 
 // propose returns what a metric asks for. A metric that fails leaves an empty status (HPA-52): clients read what the

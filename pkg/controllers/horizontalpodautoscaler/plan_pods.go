@@ -14,8 +14,10 @@ import (
 // groups are the pods of a target, by what their metrics are good for (HPA-28). Pods that are ignored are in
 // none. groupPods makes them for one metric.
 type groups struct {
+	// ready counts the pods whose metrics count.
 	ready   int
 	unready []string // names
+	// missing are the names of pods without metrics.
 	missing []string
 	values  map[string]int64 // of the ready pods
 }

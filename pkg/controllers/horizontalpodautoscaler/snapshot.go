@@ -18,10 +18,12 @@ type snapshot struct {
 	Autoscaler *autoscalingv2.HorizontalPodAutoscaler
 	// Settings are flags and feature gates: a planner asks no global.
 	Settings settings
-	Began    time.Time
-	Due      time.Time     // when this evaluation was due; zero if nobody knows
-	Next     time.Duration // until the next one
+	// Began is when the evaluation began.
+	Began time.Time
+	Due   time.Time     // when this evaluation was due; zero if nobody knows
+	Next  time.Duration // until the next one
 
+	// Target is what is scaled; nil if it cannot be found.
 	Target     *target
 	TargetErr  string // why there is none
 	Unparsable bool   // the reference to the target is what is wrong
@@ -31,7 +33,8 @@ type snapshot struct {
 	Pods        []*corev1.Pod // of the target
 	Readings    []reading     // one for each metric; none if no metrics are to be read
 
-	Known      bool // the history is what this process remembers of the autoscaler
+	Known bool // the history is what this process remembers of the autoscaler
+	// History is what was asked for and done before. Without it, before reads it from the object.
 	History    history
 	Scaled     time.Time // when this process has scaled the target last; zero if it has not
 	StaleSince time.Time // since when the status has not shown the values that were found, which differed a little; zero if it has
@@ -39,8 +42,13 @@ type snapshot struct {
 
 // settings are what decisions depend on, besides objects.
 type settings struct {
-	Period, Stabilization             time.Duration
-	Tolerance                         float64
+	// Period is that of evaluations, and Stabilization how long a recommendation holds back a scale-down by
+	// default.
+	Period, Stabilization time.Duration
+	// Tolerance is by how much a metric may miss its target without an effect.
+	Tolerance float64
+	// For so long after its start, what a pod uses of the CPU may be due to that, and it may not be ready
+	// yet.
 	CPUInitialization, ReadinessDelay time.Duration
 	OwnTolerance                      bool // autoscalers may set a tolerance (HPA-7)
 	ToZero                            bool // autoscalers may scale to zero (HPA-21)
@@ -50,11 +58,14 @@ type settings struct {
 // target is the scale of what an autoscaler scales, as the caches or a live read have it. The change of the
 // scale is made of it, under its version.
 type target struct {
-	Kind     schema.GroupVersionKind // of the object, which has a scale
+	Kind schema.GroupVersionKind // of the object, which has a scale
+	// UID is that of the object. The scale that is written has it, so that no other object of the name is
+	// scaled.
 	UID      types.UID
 	Version  string // the resourceVersion
 	Replicas int32  // that it is meant to have (HPA-14)
 	Observed int32  // that it had when its status was written
+	// Selector selects the pods of the target; nil if it has none.
 	Selector *metav1.LabelSelector
 	Labels   string // the selector as the scale has it; empty for none
 }

@@ -61,13 +61,17 @@ func countsUncertain(s view, did plan.Outcome) bool {
 // events.
 type report struct {
 	view
+	// did is what became of the plan.
 	did     plan.Outcome
 	touched map[types.UID]bool // pods that the plan has written
 	deleted map[types.UID]bool // active pods that it has deleted
 	left    int                // active pods that are left, with those that were created
-	end     end
-	status  batchv1.JobStatus
-	events  []plan.Step
+	// end is how the Job ends, as this report says.
+	end end
+	// status is the one that is being made.
+	status batchv1.JobStatus
+	// events tell of it, after the status is written.
+	events []plan.Step
 }
 
 // newReport begins with how many pods there are, what the plan did included (JOB-87).

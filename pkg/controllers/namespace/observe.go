@@ -46,11 +46,13 @@ const (
 
 // observer finds out what is left in namespaces.
 type observer struct {
+	// cached tells which namespaces are being deleted. Nothing else is taken from it.
 	cached informers.Store[*corev1.Namespace]
 	// resources returns what the server has, by a discovery that is not older than the time.
 	resources finder
-	period    time.Duration
-	lists     circuit.Breaker[schema.GroupVersionKind] // of kinds, for all namespaces
+	// period is the longest time between two rounds.
+	period time.Duration
+	lists  circuit.Breaker[schema.GroupVersionKind] // of kinds, for all namespaces
 }
 
 // finder is [client.Mapper.PreferredResourcesSince].

@@ -31,11 +31,14 @@ type failure struct {
 // content is what a namespace has of one kind: counts, and a few names. It is made page by page, so that its
 // size does not follow the number of objects.
 type content struct {
-	Kind       schema.GroupVersionKind
-	Resource   string
-	Count      int
-	Undeleted  bool // some objects are not being deleted yet
-	Unmoved    bool // some are not, although the last round has deleted all, and there are no fewer objects than then
+	// Kind and Resource name the same, as clients and as messages do.
+	Kind     schema.GroupVersionKind
+	Resource string
+	// Count is how many objects there are, those included that are being deleted.
+	Count     int
+	Undeleted bool // some objects are not being deleted yet
+	Unmoved   bool // some are not, although the last round has deleted all, and there are no fewer objects than then
+	// Finalizers counts the objects that have each of them.
 	Finalizers map[string]int
 	Examples   []string    // names, for people
 	GoneBy     metav1.Time // when the grace period of the last object ends that has one

@@ -24,10 +24,12 @@ const atOnce = 250
 // snapshot is all nodes, and the ranges that there are to give out. Observe fills it, and planRanges reads
 // it. Its objects belong to a shared cache.
 type snapshot struct {
+	// Pools are the ranges that are given out, one of each family.
 	Pools    []pool
 	Services []netip.Prefix // what no node gets
-	Nodes    []*corev1.Node
-	Memory   memory
+	// Nodes are all nodes that the cache has.
+	Nodes  []*corev1.Node
+	Memory memory
 }
 
 // memory is what is remembered from one reconcile to the next: which ranges are reserved, and which nodes
@@ -47,6 +49,7 @@ type memory struct {
 
 // failure is how a write to a node has failed.
 type failure struct {
+	// Why is the error, for people.
 	Why string
 	// Refused says how often in a row the API server did not accept the node, and Next when it is asked again:
 	// another node that comes is no reason to ask.
@@ -160,9 +163,11 @@ func take(s snapshot) (taken []spans, problems map[types.UID]string) {
 
 // user is a node that has a range.
 type user struct {
+	// blocks are those of the pool that its range takes.
 	blocks span
-	has    netip.Prefix
-	node   *corev1.Node
+	// has is the range that the node says it has.
+	has  netip.Prefix
+	node *corev1.Node
 }
 
 // conflicts adds the nodes that have addresses in common with an older node to the problems.

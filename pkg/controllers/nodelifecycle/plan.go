@@ -19,8 +19,9 @@ import (
 // snapshot is what one reconcile of a node has observed. Observe fills it from the caches, prove adds what a
 // live read of the Lease has shown, and planNode reads it. Its objects belong to shared caches.
 type snapshot struct {
-	Name   string
-	Node   *corev1.Node // nil: it is gone
+	Name string
+	Node *corev1.Node // nil: it is gone
+	// Limits are the grace periods and rates that flags say.
 	Limits Options
 	Zone   zone          // how the node's zone does
 	Pods   []*corev1.Pod // on the node, if that is Unknown, or may be about to be
@@ -96,11 +97,14 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 // for one call.
 type planner struct {
 	snapshot
-	now      time.Time
+	now time.Time
+	// decision is filled in on the way.
 	decision *decision
 	node     *corev1.Node // as its status is after this reconcile
 
+	// proof is what is to be read live before the steps are carried out.
 	proof []plan.Ref
+	// steps change the status first, and then taints and pods.
 	steps []plan.Step
 	why   []string
 	next  time.Duration // until the node is looked at again; zero for never

@@ -18,6 +18,7 @@ type zones map[string]members
 
 // members are the nodes of a zone, by name.
 type members struct {
+	// All are the nodes of the zone by name.
 	All    cowmap.Map[string, member]
 	Ailing cowmap.Map[string, member] // those of them that are not ready, or have a NoExecute taint
 	Line   []place                    // those that wait for a NoExecute taint, in turn

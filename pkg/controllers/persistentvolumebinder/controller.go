@@ -12,7 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for the API server.
+// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for the
+// API server.
 const (
 	claimWorkers  = 16
 	volumeWorkers = 8

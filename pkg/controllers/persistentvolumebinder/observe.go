@@ -240,7 +240,8 @@ func (k *caches) lookByClass(s *claimSnapshot) {
 	}
 }
 
-// defaultClass returns the class of claims that name none: of several the newest, and of these the first by name (PV-16).
+// defaultClass returns the class of claims that name none: of several the newest, and of these the first by name
+// (PV-16).
 func (k *caches) defaultClass() (newest *storagev1.StorageClass) {
 	for class := range k.classes.All() {
 		switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// claimsByVolume returns the claims that a change of a volume concerns: those that it names or named, those that name it, those that have just lost it
-// to another one and, if it has become free, those that it fits.
+// claimsByVolume returns the claims that a change of a volume concerns: those that it names or named, those that name
+// it, those that have just lost it to another one and, if it has become free, those that it fits.
 func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.PersistentVolume)
 	is, _ := after.(*corev1.PersistentVolume)
@@ -50,7 +50,8 @@ func sameOffer(a, b *corev1.PersistentVolume) bool {
 	return maps.Equal(a.Labels, b.Labels) && a.UID == b.UID && slices.Equal(placesOf(a), placesOf(b)) && equality.Semantic.DeepEqual(a.Spec.Capacity, b.Spec.Capacity)
 }
 
-// fitted returns the claims that wait and that a free volume fits; none if they are so many that they are looked through later, see offers.
+// fitted returns the claims that wait and that a free volume fits; none if they are so many that they are looked
+// through later, see offers.
 func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVolumeClaim) {
 	on := shelfOf(v)
 	if t, _ := k.claimTerm.Get(); t.Offers.shelves[on] || k.scheduled(v) {
@@ -80,8 +81,8 @@ func (k *caches) scheduled(v *corev1.PersistentVolume) bool {
 	return class != "" && delayed(k.classes.Get("", class))
 }
 
-// claimsByClass returns the claims that wait and that a change of a class concerns: those of the class, and if it is or was a default class, those
-// without one.
+// claimsByClass returns the claims that wait and that a change of a class concerns: those of the class, and if it is
+// or was a default class, those without one.
 func (k *caches) claimsByClass(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*storagev1.StorageClass)
 	is, _ := after.(*storagev1.StorageClass)
@@ -127,8 +128,8 @@ func unplaced(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p)
 }
 
-// volumesByClaim returns the volumes that name a claim and the one that it names, if what the change says concerns them: that it has gone, or is another one, or is bound
-// elsewhere.
+// volumesByClaim returns the volumes that name a claim and the one that it names, if what the change says concerns
+// them: that it has gone, or is another one, or is bound elsewhere.
 func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.PersistentVolumeClaim)
 	is, _ := after.(*corev1.PersistentVolumeClaim)

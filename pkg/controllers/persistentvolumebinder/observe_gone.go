@@ -7,8 +7,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// replacedWithin is how long a class that has gone counts as it was. Installers replace classes, of which little can be changed; and a class that waits
-// for pods must not have its claims bound to any volume meanwhile.
+// replacedWithin is how long a class that has gone counts as it was. Installers replace classes, of which little can
+// be changed; and a class that waits for pods must not have its claims bound to any volume meanwhile.
 const replacedWithin = 30 * time.Second
 
 // goneClasses are the classes that have gone a moment ago, by name.

@@ -11,8 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// offers are volumes that have become free while many claims wait for one: the claims are looked through once for all volumes of a moment, and not for
-// each. Somebody who makes ten thousand volumes for as many claims would keep the caches waiting.
+// offers are volumes that have become free while many claims wait for one: the claims are looked through once for all
+// volumes of a moment, and not for each. Somebody who makes ten thousand volumes for as many claims would keep the
+// caches waiting.
 type offers struct {
 	since   time.Time       // of the first one; zero: there are none
 	shelves map[string]bool // where they are

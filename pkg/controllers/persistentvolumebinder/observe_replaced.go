@@ -96,8 +96,8 @@ func (k *caches) countBound() map[string]int {
 	return all
 }
 
-// outOfTheOrdinary reports whether the brake trips, as too many volumes of a group of the asked one are for claims in whose place there are others. It
-// returns the numbers of that group, or of all.
+// outOfTheOrdinary reports whether the brake trips, as too many volumes of a group of the asked one are for claims in
+// whose place there are others. It returns the numbers of that group, or of all.
 func (k *caches) outOfTheOrdinary(asked *corev1.PersistentVolume, now time.Time) (one share, trips bool) {
 	shares := k.shares(asked, now)
 	for _, one := range shares {

@@ -269,7 +269,8 @@ func (e event) of(o plan.Object) plan.Step {
 	return plan.RecordEvent{Object: o, Event: plan.Event{Type: e.kind, Reason: e.reason, Message: e.message}}
 }
 
-// told is what is remembered of the event, so that it is not said again. The pods that a claim waits for change often: that it waits is said once.
+// told is what is remembered of the event, so that it is not said again. The pods that a claim waits for change
+// often: that it waits is said once.
 func (e event) told() string {
 	if e.reason == waitForPodScheduled {
 		return e.reason

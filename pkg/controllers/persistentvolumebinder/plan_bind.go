@@ -12,8 +12,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// bind are the four writes that bind a claim and a volume, those of which something is left to do. The first one is the reservation: the version
-// of the volume decides who gets it. The others follow, and whatever ends them in between, the next reconcile goes on (PV-34).
+// bind are the four writes that bind a claim and a volume, those of which something is left to do. The first one is
+// the reservation: the version of the volume decides who gets it. The others follow, and whatever ends them in
+// between, the next reconcile goes on (PV-34).
 func bind(s claimSnapshot, v *corev1.PersistentVolume, because string) (d claimDecision, p plan.Plan) {
 	c := s.Claim
 	reserved := reserve(v, c)
@@ -73,8 +74,8 @@ func annotate(c *corev1.PersistentVolumeClaim, key, value string) {
 	c.Annotations[key] = value
 }
 
-// withVolume returns the claim with the status of one that is bound to the volume. Capacity and class of attributes are those of the volume when
-// it becomes bound; later, the resizer says what they are.
+// withVolume returns the claim with the status of one that is bound to the volume. Capacity and class of attributes
+// are those of the volume when it becomes bound; later, the resizer says what they are.
 func withVolume(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	after := c.DeepCopy()
 	after.Status.AccessModes = append([]corev1.PersistentVolumeAccessMode(nil), v.Spec.AccessModes...)

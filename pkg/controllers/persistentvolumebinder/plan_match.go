@@ -57,8 +57,10 @@ func free(v *corev1.PersistentVolume) bool {
 
 // demand is what a claim asks of volumes.
 type demand struct {
-	claim    *corev1.PersistentVolumeClaim
-	class    string
+	claim *corev1.PersistentVolumeClaim
+	// class is that of the claim, or the default one if it gets that.
+	class string
+	// size is how much storage it asks for.
 	size     resource.Quantity
 	selector labels.Selector // what cannot be read selects nothing
 }
@@ -99,8 +101,8 @@ func (m misfits) has(one misfits) bool { return m&one != 0 }
 // count is how many there are.
 func (m misfits) count() int { return bits.OnesCount16(uint16(m)) }
 
-// keeps returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved for the claim, class, selector and
-// phase do not count (PV-29, PV-30, PV-31).
+// keeps returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved
+// for the claim, class, selector and phase do not count (PV-29, PV-30, PV-31).
 func (w *demand) keeps(v *corev1.PersistentVolume) (m misfits) {
 	add := func(is bool, one misfits) {
 		if is {
@@ -173,7 +175,8 @@ func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return ptr.Deref(m, corev1.PersistentVolumeFilesystem)
 }
 
-// mismatch says why a claim cannot have the volume that it names; empty if it can (PV-21, PV-33, PV-60). The selector does not count.
+// mismatch says why a claim cannot have the volume that it names; empty if it can (PV-21, PV-33, PV-60). The selector
+// does not count.
 func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
 	class, _ := classOf(c)
 	w := demandOf(c, class)
@@ -194,9 +197,10 @@ func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) strin
 	return ""
 }
 
-// best returns the volume that a claim is bound to, of those that it may be bound to; nil if there is none. One that is reserved for it comes
-// before all others (PV-30). Of these, those with the fewest access modes come first, and of these the smallest (PV-28, PV-31). Which of
-// several equal ones it is differs from claim to claim, so that claims that are planned at the same time do not all want the same one.
+// best returns the volume that a claim is bound to, of those that it may be bound to; nil if there is none. One that
+// is reserved for it comes before all others (PV-30). Of these, those with the fewest access modes come first, and of
+// these the smallest (PV-28, PV-31). Which of several equal ones it is differs from claim to claim, so that claims
+// that are planned at the same time do not all want the same one.
 func best(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
 	w := demandOf(c, class)
 	for _, v := range first(1, w.candidates(volumes)) {
@@ -207,12 +211,15 @@ func best(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.Persi
 
 // candidate is a volume with what decides whether it comes before others.
 type candidate struct {
-	volume      *corev1.PersistentVolume
-	wrong       int // how much keeps it from the claim
+	volume *corev1.PersistentVolume
+	wrong  int // how much keeps it from the claim
+	// reservation is how much the volume is the claim's own.
 	reservation int
-	modes       int
-	size        resource.Quantity
-	chance      uint64
+	// modes is how many access modes the volume has: the fewest do.
+	modes int
+	size  resource.Quantity
+	// chance puts equal volumes into an order that differs from claim to claim.
+	chance uint64
 }
 
 // candidates yields the volumes that fit.
@@ -322,7 +329,8 @@ func shelf(class string, mode *corev1.PersistentVolumeMode, attributes *string) 
 	return class + "\n" + string(volumeMode(mode)) + "\n" + ptr.Deref(attributes, "")
 }
 
-// place is where volumes of one size and one set of access modes are found on a shelf. Sizes are equal here that have the same number of bits.
+// place is where volumes of one size and one set of access modes are found on a shelf. Sizes are equal here that have
+// the same number of bits.
 func place(shelf string, m modes, size int) string { return fmt.Sprintf("%s\n%d\n%d", shelf, m, size) }
 
 // sizeOf is in which class of sizes a quantity is: how many bits its number of bytes has.
@@ -333,7 +341,8 @@ func sizeOf(q resource.Quantity) int {
 	return bits.Len64(uint64(max(0, q.Value())))
 }
 
-// placesOf are the values of a volume in the index of free ones: its shelf, and its place on that. A volume that is not free has none.
+// placesOf are the values of a volume in the index of free ones: its shelf, and its place on that. A volume that is
+// not free has none.
 func placesOf(v *corev1.PersistentVolume) []string {
 	if !free(v) {
 		return nil
@@ -348,8 +357,8 @@ const largest = 64
 // handedOn is how many volumes that fit a claim are handed on to plan.
 const handedOn = 4
 
-// found returns the volumes of one place that fit a claim, on the first place that has some, beginning with the smallest set of access modes and
-// the smallest sizes. by is the index of free volumes.
+// found returns the volumes of one place that fit a claim, on the first place that has some, beginning with the
+// smallest set of access modes and the smallest sizes. by is the index of free volumes.
 func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	on := shelf(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)
 	if len(by(on)) == 0 {

@@ -28,7 +28,8 @@ func driverOf(class *storagev1.StorageClass) string {
 	return class.Provisioner
 }
 
-// adopt gives the default class to a claim that names none, and asks its driver in the same write if nothing else can come of it (PV-16).
+// adopt gives the default class to a claim that names none, and asks its driver in the same write if nothing else can
+// come of it (PV-16).
 func adopt(s claimSnapshot) (d claimDecision, p plan.Plan) {
 	after := normalized(s.Claim)
 	after.Spec.StorageClassName = &s.Default.Name

@@ -18,16 +18,17 @@ import (
 // objects belong to shared caches.
 type volumeSnapshot struct {
 	Volume *corev1.PersistentVolume
-	// Claim is the one that the volume names; nil if there is none. If it names none, it is one that was bound to it, and names it still.
+	// Claim is the one that the volume names; nil if there is none. If it names none, it is one that was bound to it,
+	// and names it still.
 	Claim *corev1.PersistentVolumeClaim
 
-	// Read says that the claim was read live, because the cache has none with the uid that the volume names, and Live is the uid that was found;
-	// empty for no claim.
+	// Read says that the claim was read live, because the cache has none with the uid that the volume names, and Live
+	// is the uid that was found; empty for no claim.
 	Read bool
 	Live types.UID
-	// Replaced says how many volumes are for claims in whose place there are others, if somebody has to prove that this one is to be released. Tripped
-	// says that so many are out of the ordinary, or were when this one was first held, by this leader or the previous one, which is HeldSince. Early says
-	// that the volume is too new to tell.
+	// Replaced says how many volumes are for claims in whose place there are others, if somebody has to prove that
+	// this one is to be released. Tripped says that so many are out of the ordinary, or were when this one was first
+	// held, by this leader or the previous one, which is HeldSince. Early says that the volume is too new to tell.
 	Replaced       share
 	Tripped, Early bool
 	HeldSince      time.Time
@@ -86,8 +87,9 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	return planOrphan(now, s, p, after)
 }
 
-// claimFollows is how long after its creation a volume is not told that it waits for the claim that it is reserved for: the two are often created
-// together, and it is Bound then with one write less. Times of creation are in whole seconds.
+// claimFollows is how long after its creation a volume is not told that it waits for the claim that it is reserved
+// for: the two are often created together, and it is Bound then with one write less. Times of creation are in whole
+// seconds.
 const claimFollows = 2 * time.Second
 
 // fresh reports whether a volume was created a moment ago and nobody has said how it is.
@@ -146,8 +148,8 @@ func unbound(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 // heldFor is how long a volume is held at most.
 const heldFor = time.Hour
 
-// restoredTogether is how long after its creation a volume is not released whose claim has another uid: after a restore from a backup there are more
-// such volumes, and the first ones are not to be taken for the only ones.
+// restoredTogether is how long after its creation a volume is not released whose claim has another uid: after a
+// restore from a backup there are more such volumes, and the first ones are not to be taken for the only ones.
 const restoredTogether = 10 * time.Second
 
 // restored reports whether a volume is so new that it may come from a restore of many.
@@ -159,8 +161,8 @@ func restored(now time.Time, v *corev1.PersistentVolume) bool {
 // lookAtHeld is when a volume that is held is looked at again.
 const lookAtHeld = 15 * time.Second
 
-// planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the claim is gone, or that another
-// one has its name (PV-37).
+// planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the
+// claim is gone, or that another one has its name (PV-37).
 func planOrphan(
 	now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume,
 ) (d volumeDecision, _ plan.Plan) {
@@ -266,8 +268,8 @@ const (
 	externalFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 )
 
-// tidied returns a copy of a volume that says who deletes it: the driver that has taken over its plugin, and by finalizers, whether a plugin of
-// Kubernetes has to before the volume may go (PV-11, PV-12).
+// tidied returns a copy of a volume that says who deletes it: the driver that has taken over its plugin, and by
+// finalizers, whether a plugin of Kubernetes has to before the volume may go (PV-11, PV-12).
 func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	after := v.DeepCopy()
 	by := v.Annotations[provisionedBy]

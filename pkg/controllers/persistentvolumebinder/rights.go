@@ -2,8 +2,8 @@ package persistentvolumebinder
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; PV-64 is the most that its account may have. There is no patch among them: each write
-// is an update of the version that was observed, by which races are decided.
+// Rights are what the controller asks of the API server; PV-64 is the most that its account may have. There is no
+// patch among them: each write is an update of the version that was observed, by which races are decided.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{

@@ -17,9 +17,12 @@ import (
 // claimTerm is what the controller knows beside its claims. Watches change it, and so do outcomes; Observe
 // and the functions that enqueue read it.
 type claimTerm struct {
-	Asked  cowmap.Map[types.UID, begun] // claims whose driver was asked
+	Asked cowmap.Map[types.UID, begun] // claims whose driver was asked
+	// Losers look for another volume as soon as the cache shows that the one they wanted is taken.
 	Losers lostVolumes
-	Gone   goneClasses
+	// Gone are the classes that have gone a moment ago, and count as they were.
+	Gone goneClasses
+	// Offers are volumes that have become free while many claims wait.
 	Offers offers
 }
 
@@ -29,6 +32,7 @@ type volumeTerm struct {
 	Deleting cowmap.Map[types.UID, begun]  // volumes that their driver is to delete
 	Held     cowmap.Map[string, types.UID] // volumes that the brake holds
 	HeldSize int                           // of Held
+	// Replaced counts the volumes for claims in whose place there are others.
 	Replaced replaced
 }
 

@@ -31,8 +31,8 @@ func New(o Options) manager.Controller {
 	}
 }
 
-// podFields are what the controller reads of pods. It compares the condition of a pod that is being disrupted, and takes the last
-// transition of any condition for the time when a finished pod ended.
+// podFields are what the controller reads of pods. It compares the condition of a pod that is being disrupted, and
+// takes the last transition of any condition for the time when a finished pod ended.
 func podFields() informers.PodFields {
 	return informers.PodFields{
 		Paths: []string{"spec.nodeName", "status.phase", "status.reason", "status.conditions", "status.observedGeneration"},

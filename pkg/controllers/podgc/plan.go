@@ -28,7 +28,8 @@ const (
 const (
 	// cycle is the time between the end of one reconcile and the next (PGC-1).
 	cycle = 20 * time.Second
-	// batch is how many pods that have not finished one reconcile removes at most; the rest follows at once, in the next.
+	// batch is how many pods that have not finished one reconcile removes at most; the rest follows at once, in the
+	// next.
 	batch = 1000
 	// soon is "at once", but for a server that refuses all that a stale cache proposes.
 	soon = time.Second
@@ -62,6 +63,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 // snapshot is what one reconcile of a rule has observed. Observe fills it from the caches, prove adds what
 // was read live, and planPods reads it. The objects belong to shared caches.
 type snapshot struct {
+	// Rule is the key: which of the four rules this is about.
 	Rule   string
 	Policy policy
 	// Pods are all that the rule may have to do with: for terminated those that have finished, for
@@ -81,7 +83,9 @@ type snapshot struct {
 	Unread     int             // nodes that are due and not in the batch: they follow at once
 	Unreadable []string        // nodes that could not be read, with the error; their pods stay
 	Uncompared bool            // the role does not allow to compare the cache of nodes with the server
+	// NodeCounts is what there is to say of the nodes, by the memory of the rule.
 	NodeCounts nodeCounts
+	// Held says whether the orphans are held back, and why.
 	Held       held
 	HeldBefore holdKind // as the reconcile before found it
 }
@@ -197,8 +201,8 @@ func allNodes() plan.Ref { return plan.Ref{Kind: nodeKind(), All: true, Metadata
 // metadataOf names the metadata of one node.
 func metadataOf(node string) plan.Ref { return plan.Ref{Kind: nodeKind(), Name: node, Metadata: true} }
 
-// removeAll removes the victims. Those that have to be failed before are taken a batch at a time, as each of them is copied;
-// the others cost nothing, and are all tried, so that some that cannot be deleted don't keep the rest.
+// removeAll removes the victims. Those that have to be failed before are taken a batch at a time, as each of them is
+// copied; the others cost nothing, and are all tried, so that some that cannot be deleted don't keep the rest.
 func removeAll(now time.Time, s snapshot, victims []*corev1.Pod) plan.Plan {
 	p := plan.Plan{Requeue: cycle}
 	var ended []*corev1.Pod
@@ -268,16 +272,16 @@ func remove(rule string, pods ...*corev1.Pod) plan.Delete {
 	return plan.Delete{Objects: plan.Objects(pods), Grace: new(int64), CheckVersion: true, Why: "remove: " + rule}
 }
 
-// leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again would
-// change nothing. A pod without any is deleted again: the server marks and removes in two writes, and may have been cut off
-// in between.
+// leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again
+// would change nothing. A pod without any is deleted again: the server marks and removes in two writes, and may have
+// been cut off in between.
 func leaving(p *corev1.Pod) bool {
 	grace := p.DeletionGracePeriodSeconds
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
-// ended returns when a finished pod has ended, as far as its conditions tell: a pod has no such time, and its age says nothing, because it
-// may have worked for all of it.
+// ended returns when a finished pod has ended, as far as its conditions tell: a pod has no such time, and its age
+// says nothing, because it may have worked for all of it.
 func ended(p *corev1.Pod) time.Time {
 	end := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

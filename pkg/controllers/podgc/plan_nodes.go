@@ -69,8 +69,8 @@ func (c nodeCounts) tooMany() held {
 	return held{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished", c.Vanished, c.Known, window)}
 }
 
-// checkNames holds the orphans unless the cache shows exactly the nodes that a live list names. What has vanished is counted from the cache, and
-// is worth nothing when that lags behind.
+// checkNames holds the orphans unless the cache shows exactly the nodes that a live list names. What has vanished is
+// counted from the cache, and is worth nothing when that lags behind.
 func checkNames(live, cached []string) held {
 	exists := make(map[string]bool, len(live))
 	for _, name := range live {

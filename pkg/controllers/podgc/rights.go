@@ -2,7 +2,8 @@ package podgc
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; RB-5 is the most that its account may have. It records no events of its own.
+// Rights are what the controller asks of the API server; RB-5 is the most that its account may have. It records no
+// events of its own.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "pods"}, {Name: "nodes"}},

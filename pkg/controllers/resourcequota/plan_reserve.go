@@ -64,9 +64,12 @@ type version struct {
 
 // increase is what was added to the usage of a quota in one version of it, or of the object that was created.
 type increase struct {
+	// Version is that of the quota, or of the object that was created.
 	Version uint64
-	At      time.Time
-	Usage   corev1.ResourceList
+	// At is when it was added, as far as this process knows. When the reservation ends follows from that.
+	At time.Time
+	// Usage is what was added, by the names of the quota.
+	Usage corev1.ResourceList
 }
 
 // under returns the memory for a quota of these scopes. What was reserved under others says nothing (RQ-59).

@@ -22,7 +22,8 @@ const issuer = "kubernetes/serviceaccount"
 // makes a new one.
 type signingKey struct {
 	private crypto.Signer
-	method  jwt.SigningMethod
+	// method follows from the kind of the key.
+	method jwt.SigningMethod
 	// id is by which API servers find the public key in their files.
 	id string
 }

@@ -55,8 +55,10 @@ type decision struct {
 	replicas     map[int]*corev1.Pod          // of these, the ones with a wanted ordinal
 	condemned    []*corev1.Pod                // of these, the others, the highest ordinal first
 	adoptions    []plan.Step                  // and releases
-	adopting     bool
-	invalid      error
+	// adopting says that something is adopted: then nothing else is done in this reconcile.
+	adopting bool
+	// invalid is what is wrong with the selector; then there is nothing else.
+	invalid error
 }
 
 // rollout is a snapshot, what it means, and the plan that is being made of it. It lives for one call of plan
@@ -64,6 +66,7 @@ type decision struct {
 type rollout struct {
 	snapshot
 	decision
+	// now is the time of the reconcile, the only one that is asked for.
 	now time.Time
 
 	identifying bool // a pod gets back the labels of its identity
@@ -71,7 +74,9 @@ type rollout struct {
 	ownerChanges map[*corev1.Pod][][]plan.Step // changes of the owners of a pod's claims, which do not stop one another
 	independent  [][]plan.Step                 // deletions of pods that stop nothing else when they fail
 
-	why  []string
+	// why are the reasons that people read.
+	why []string
+	// next is when to reconcile again; zero waits for an event.
 	next time.Duration
 }
 

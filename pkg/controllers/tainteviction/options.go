@@ -11,15 +11,16 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	// RespectBudgets has pods evicted by the eviction API, which refuses what a PodDisruptionBudget does not allow. The controller tries again
-	// until it is allowed.
+	// RespectBudgets has pods evicted by the eviction API, which refuses what a PodDisruptionBudget does not allow.
+	// The controller tries again until it is allowed.
 	RespectBudgets bool
-	// GracePeriod is how long a node that was down may take to be ready again, before its pods are evicted for a time in which nobody led, or
-	// in which nodes could not be read. Zero stands for 50 seconds, as for the node lifecycle controller.
+	// GracePeriod is how long a node that was down may take to be ready again, before its pods are evicted for a time
+	// in which nobody led, or in which nodes could not be read. Zero stands for 50 seconds, as for the node lifecycle
+	// controller.
 	GracePeriod time.Duration
-	// Evict takes the place of the deletion of a pod that is due: it returns the steps that have it go, which may be none, as when another
-	// controller is asked for it. It is called again, at growing intervals of up to five minutes, as long as the pod is there and due. If it is
-	// nil, the pod gets a condition and is deleted.
+	// Evict takes the place of the deletion of a pod that is due: it returns the steps that have it go, which may be
+	// none, as when another controller is asked for it. It is called again, at growing intervals of up to five
+	// minutes, as long as the pod is there and due. If it is nil, the pod gets a condition and is deleted.
 	Evict func(p *corev1.Pod, taint string) []plan.Step
 }
 

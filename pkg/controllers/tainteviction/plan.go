@@ -54,9 +54,11 @@ func (s snapshot) remembered() memory {
 // decision is what follows from the taints: when the pod is due, and whether it goes now. planEviction makes
 // it; remember and the metrics read it.
 type decision struct {
+	// Began is when each taint began for the pod.
 	Began map[string]time.Time
 	Due   time.Time // zero: never
 	Taint string    // the one that it is due for
+	// Evict says that the pod goes now, as far as the caches and the live read tell.
 	Evict bool
 	// Told is what the last event of the pod is about, this reconcile's included.
 	Told string
@@ -104,8 +106,9 @@ func nodeOf(p *corev1.Pod) plan.Ref {
 	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Name: p.Spec.NodeName, Shared: true}
 }
 
-// nodeMayBeBack says why a pod stays that is due for nothing but that its node was down: the node is ready again, or its kubelet has had no time to
-// say so. Then the node lifecycle controller is about to take the taint off. It is empty if the pod goes, or its node was not read.
+// nodeMayBeBack says why a pod stays that is due for nothing but that its node was down: the node is ready again, or
+// its kubelet has had no time to say so. Then the node lifecycle controller is about to take the taint off. It is
+// empty if the pod goes, or its node was not read.
 func nodeMayBeBack(now time.Time, s snapshot) string {
 	if !s.Read {
 		return ""
@@ -148,7 +151,8 @@ func exempt(s snapshot) string {
 	return ""
 }
 
-// due returns when the pod is due, and for which taint: the first of the times at which one of the taints is no longer tolerated (TE-11..15).
+// due returns when the pod is due, and for which taint: the first of the times at which one of the taints is no
+// longer tolerated (TE-11..15).
 func due(now time.Time, s snapshot) decision {
 	d := decision{Began: map[string]time.Time{}}
 	taints := noExecute(s.Node)
@@ -187,8 +191,8 @@ func toleration(s snapshot, t corev1.Taint) time.Duration {
 	return max(0, time.Duration(*seconds)*time.Second)
 }
 
-// name is what a taint is remembered by. A node that is down may change from one of two taints to the other without its time beginning anew
-// (TE-18).
+// name is what a taint is remembered by. A node that is down may change from one of two taints to the other without
+// its time beginning anew (TE-18).
 func name(t corev1.Taint) string {
 	if t.Key == corev1.TaintNodeUnreachable {
 		return corev1.TaintNodeNotReady
@@ -196,9 +200,10 @@ func name(t corev1.Taint) string {
 	return t.Key
 }
 
-// began is when the time of a taint began for the pod: when it was first seen; or when it was added, if this process has just begun to lead, so
-// that it may have been there before. It is not before the pod was bound to the node, and not in the future. What this process has seen begin
-// counts by its monotonic clock: a wall clock that jumps brings no pod to an end.
+// began is when the time of a taint began for the pod: when it was first seen; or when it was added, if this process
+// has just begun to lead, so that it may have been there before. It is not before the pod was bound to the node, and
+// not in the future. What this process has seen begin counts by its monotonic clock: a wall clock that jumps brings
+// no pod to an end.
 func began(now time.Time, s snapshot, t corev1.Taint) time.Time {
 	if before, ok := s.remembered().Began[name(t)]; ok {
 		return before
@@ -264,8 +269,8 @@ func (o *Options) plan(now time.Time, s snapshot) (decision, plan.Plan) {
 // When Options.Evict is asked again: the first time, and at most.
 const firstAsked, lastAsked = time.Second, 5 * time.Minute
 
-// evict sets the condition by which Jobs know that the pod is not to blame, and then deletes it (TE-21, TE-22). The uid is a precondition of
-// both.
+// evict sets the condition by which Jobs know that the pod is not to blame, and then deletes it (TE-21, TE-22). The
+// uid is a precondition of both.
 func evict(now time.Time, s snapshot, d decision) []plan.Step {
 	p := s.Pod
 	why := "it does not tolerate the taint " + d.Taint

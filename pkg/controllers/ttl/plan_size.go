@@ -8,7 +8,9 @@ import (
 // size is how many nodes there are, and the class of sizes to which that belongs. The term follows it:
 // firstSize makes the first value and next each later one. A value is never changed.
 type size struct {
+	// Nodes is how many there are.
 	Nodes int
+	// Class is kept while the number fits it, so that a node more or less changes nothing.
 	Class int
 	names cowmap.Map[string, struct{}] // so that a change that is told twice does not count twice
 }
