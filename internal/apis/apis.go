@@ -31,7 +31,8 @@ const (
 type APIs struct {
 	client rest.Interface
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// versions are those of which somebody follows a resource.
 	versions map[schema.GroupVersion]*version
 	gates    map[string]*Gate // by the name of the cache
 	changed  chan struct{}    // closed and replaced at the end of each question
@@ -44,7 +45,8 @@ type version struct {
 	tried     bool     // a question has ended
 	known     bool     // one was answered
 	resources []string // that the last answer has named; none if there is no such version
-	soon      chan struct{}
+	// soon has room for one wish to be asked for at once.
+	soon chan struct{}
 }
 
 // New returns APIs of the server of the configuration that follow nothing.

@@ -15,7 +15,8 @@ import (
 
 // Gate stands between a cache and an API that may be missing. The nil Gate is always open.
 type Gate struct {
-	apis     *APIs
+	apis *APIs
+	// resource is the one that the cache lists.
 	resource schema.GroupVersionResource
 
 	// With the lock of apis.

@@ -18,7 +18,8 @@ type Breaker[K comparable] struct {
 	// Turn is how long no other request of a failing key is admitted after one was; zero for no time.
 	Turn time.Duration
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// keys are those with requests under way, or that fail. Others take no room.
 	keys map[K]*requests
 }
 

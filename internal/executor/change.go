@@ -16,6 +16,7 @@ import (
 // outgoing is a change on its way to the server.
 type outgoing struct {
 	plan.Change
+	// m is how the object is addressed, and options how the change is sent.
 	m       client.Mapping
 	options client.WriteOptions
 	release []func() // gives back what it has taken on its way

@@ -56,10 +56,13 @@ type Config struct {
 // an outdated object.
 type Executor struct {
 	Config
-	slots  *queue.Slots
+	// slots bound the requests under way, and are given out by turns of namespaces and owners.
+	slots *queue.Slots
+	// undone knows which writes came to nothing, so that they are not made again and again.
 	undone undone
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// lastWrite is for reports, which wait until the controller has written nothing else for a while.
 	lastWrite time.Time
 }
 
@@ -84,16 +87,19 @@ type Writing struct {
 	// changes.
 	Sign func(plan.Change) (plan.Change, error)
 
-	ctx     context.Context
-	owner   plan.Object // nil: the controller writes to objects that nobody owns
+	ctx   context.Context
+	owner plan.Object // nil: the controller writes to objects that nobody owns
+	// barrier is told what the caches must show before the key is reconciled again.
 	barrier *freshness.Barrier
 
-	mu       sync.Mutex    // guards what follows, and barrier
-	gained   bool          // see Gained
-	taken    bool          // see Taken
-	leftOut  time.Duration // see LeftOut
-	outcome  plan.Outcome
-	told     bool // an event tells of a write that has failed
+	mu      sync.Mutex    // guards what follows, and barrier
+	gained  bool          // see Gained
+	taken   bool          // see Taken
+	leftOut time.Duration // see LeftOut
+	// outcome is that of the steps that are being carried out.
+	outcome plan.Outcome
+	told    bool // an event tells of a write that has failed
+	// touched says what this reconcile has written, by the uid of the object.
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
 }

@@ -41,7 +41,9 @@ type written struct {
 // undone knows which writes of a controller were undone. It remembers the others for as long as they may turn out to
 // be.
 type undone struct {
-	mu           sync.Mutex
+	mu sync.Mutex
+	// since is when last began. What was written before that is in before, and is forgotten with the next
+	// turn.
 	since        time.Time
 	last, before map[subject]written // since then, and in the time before that
 	again        map[subject]written // those that were undone

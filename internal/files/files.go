@@ -35,11 +35,13 @@ func Read(path string) ([]byte, error) {
 
 // File is what a file says. It is safe for concurrent use.
 type File[T any] struct {
-	path  string
+	path string
+	// parse makes the value, and refuses content that is no good.
 	parse func(content []byte) (T, error)
 
-	mu      sync.Mutex
-	looked  time.Time // when the file was last read
+	mu     sync.Mutex
+	looked time.Time // when the file was last read
+	// content and value are those of the last good content.
 	content []byte
 	value   T
 	err     error // why the file could not be read again

@@ -15,16 +15,19 @@ import (
 // Barrier is a read-your-writes barrier: what the caches must show before a key is reconciled again. The zero Barrier
 // is open. It is not safe for concurrent use.
 type Barrier struct {
+	// versions are those that the caches of a kind must have reached.
 	versions map[schema.GroupVersionKind]string
-	changes  []change
-	refused  int // times in a row that the server has refused a write for a reason that the caches don't show
+	// changes are what the caches must show of single objects, in the order in which they are waited for.
+	changes []change
+	refused int // times in a row that the server has refused a write for a reason that the caches don't show
 }
 
 // change is something about an object that the caches must come to show: that it is gone or, with a version or a
 // selector, that it is different.
 type change struct {
-	kind    schema.GroupVersionKind
-	key     plan.Key
+	kind schema.GroupVersionKind
+	key  plan.Key
+	// uid is that of the object: another one of the name will do, too.
 	uid     types.UID
 	version string // not empty: any other version of the object will do, too
 	// selector is not nil for an object that a live list did not have: it may also have left the selection.

@@ -9,9 +9,11 @@ import (
 // Horizon tells whether caches show all that was written before a moment. Each of them may lack something else. The
 // methods are safe for concurrent use.
 type Horizon struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// versions are how far the server was; nil until it has said so.
 	versions map[schema.GroupVersionKind]string
-	shown    bool
+	// shown says that the caches have come that far. They do not fall back.
+	shown bool
 }
 
 // Set says how far the server was at that moment, by kind.

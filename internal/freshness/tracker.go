@@ -31,7 +31,8 @@ type Tracker struct {
 type write struct {
 	kind    schema.GroupVersionKind
 	version string
-	term    int
+	// term is the number of the term as leader. What an earlier one has written is not our own any more.
+	term int
 }
 
 // objectLock is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual

@@ -64,9 +64,11 @@ type Options struct {
 // Builder makes client configurations. The same name always yields the same limiter and the same token, so whatever is
 // built from it is one client. Builders are safe for concurrent use.
 type Builder struct {
+	// base is the configuration of the root identity.
 	base    *rest.Config
 	options Options
-	root    func() (kubernetes.Interface, error)
+	// root returns the client that asks for tokens of service accounts.
+	root func() (kubernetes.Interface, error)
 
 	mu      sync.Mutex
 	configs map[string]*rest.Config // by the last part of the user agent

@@ -36,8 +36,10 @@ func (t *token) age(now time.Time) time.Duration {
 // used, dropped when the server refuses it (CI-22). It is safe for concurrent use, and no goroutine runs for it: the
 // request that needs a token fetches it, and the others wait as long as their own contexts let them.
 type tokenSource struct {
+	// account is the name of the ServiceAccount that tokens are asked for.
 	account string
 	request func(ctx context.Context) (value string, lifetime time.Duration, err error)
+	// current is the token in use; nil before the first one.
 	current atomic.Pointer[token]
 	turn    chan struct{} // has room for one: who put it in may fetch
 }

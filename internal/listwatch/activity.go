@@ -20,7 +20,8 @@ import (
 // Liveness tells which watches are alive. A cache cannot tell by itself: on a quiet cluster nothing in it changes for
 // hours, while the API server sends a bookmark about once a minute.
 type Liveness struct {
-	mu         sync.Mutex
+	mu sync.Mutex
+	// byResource has the activity of each cache.
 	byResource map[string]*Activity
 
 	cuts   atomic.Int64  // how many watches have ended before their time
@@ -158,10 +159,12 @@ func (a *Activity) answered(ctx context.Context, verb, resource string, err erro
 type trackedWatch struct {
 	watch.Interface
 	activity *Activity
-	convert  func(watch.Event) watch.Event
-	events   chan watch.Event
-	stopped  chan struct{}
-	once     sync.Once
+	// convert reduces an object to what the cache keeps; nil where it has been when it was decoded.
+	convert func(watch.Event) watch.Event
+	events  chan watch.Event
+	// stopped is closed when nobody wants more.
+	stopped chan struct{}
+	once    sync.Once
 }
 
 // trackWatch starts to track a watch that was opened with the options. It ends when it is stopped, or the watch ends.

@@ -41,12 +41,14 @@ func NewClient(config *rest.Config, p *projection.Projection) (*Client, error) {
 // Client is a client for informers, see [NewClient].
 type Client struct {
 	kubernetes.Interface
-	config     *rest.Config
+	config *rest.Config
+	// http is the connection of all caches but those of coalescing.
 	http       *http.Client
 	coalescing *http.Client // for kinds that change all the time, and none of whose changes is urgent
 	projection *projection.Projection
 	liveness   *Liveness
-	apis       *apis.APIs
+	// apis tells which resources are missing; nil if nobody asks.
+	apis *apis.APIs
 	Rollbacks
 }
 

@@ -28,7 +28,8 @@ func SetWatchErrorHandler(informer cache.SharedIndexInformer) error {
 
 // errorLimiter logs the errors of one informer at a limited rate.
 type errorLimiter struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// failures are those in a row, of which ever fewer are logged.
 	failures int
 	last     time.Time
 }

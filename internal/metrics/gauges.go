@@ -16,7 +16,8 @@ import (
 type managed struct {
 	*gauge.Gauge
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// sources are the managers of this process that are followed.
 	sources []*manager.Manager
 }
 

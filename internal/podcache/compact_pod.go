@@ -20,6 +20,7 @@ type compactPod struct {
 	spec   *corev1.PodSpec   // without the fields below
 	status *corev1.PodStatus // likewise
 
+	// These differ from pod to pod of one controller; the rest of spec and status is shared.
 	nodeName, hostname, podIP string
 	podIPs                    []corev1.PodIP
 	conditions                []corev1.PodCondition

@@ -53,8 +53,9 @@ const (
 
 // interner remembers the parts of objects that other objects may share.
 type interner struct {
-	project   cache.TransformFunc
-	mu        sync.Mutex
+	project cache.TransformFunc
+	mu      sync.Mutex
+	// strings are those that objects share, such as names of nodes and namespaces.
 	strings   recent[string, string]
 	pods      recent[types.UID, *podParts]                    // by the UID of the pods' controller
 	templates recent[types.UID, weak.Pointer[corev1.PodSpec]] // by the UID of the Deployment
@@ -73,6 +74,7 @@ func newInterner(project cache.TransformFunc) *interner {
 // podParts are the parts of the last pod of a controller. The next one shares those that are equal. They are large if
 // somebody likes, so they are remembered for as long as the caches have them.
 type podParts struct {
+	// about has the labels and owner references that the pods of a controller share.
 	about  weak.Pointer[metav1.ObjectMeta]
 	spec   weak.Pointer[corev1.PodSpec] // as in compactPod
 	status weak.Pointer[corev1.PodStatus]

@@ -44,12 +44,14 @@ func NewInformer(
 // the pod in the same version, that object is used again: a list that is repeated, for example after a watch has
 // expired, does not take the memory of all pods once more.
 type podSource struct {
-	rest     rest.Interface // with the decoder for what is watched
+	rest rest.Interface // with the decoder for what is watched
+	// mask cuts what nobody reads out of a message before it is decoded.
 	mask     *projection.Mask
 	decoder  *projection.PodDecoder
 	project  func(whole *corev1.Pod) *corev1.Pod
 	interner *interner
-	known    cache.Indexer
+	// known is the cache: a list need not make pods anew that it has.
+	known cache.Indexer
 }
 
 // newPodSource returns what lists and watches pods, without the parts that belong to an informer.

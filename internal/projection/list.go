@@ -33,6 +33,7 @@ func ReadList(r io.Reader, list runtime.TypeMeta, mask *Mask, take func(item []b
 type listReader struct {
 	in   *bufio.Reader
 	left int64 // bytes until the end of the message that is being read
+	// mask is that of the items, and take is given each item when it is masked.
 	mask *message
 	take func([]byte) error
 	meta metav1.ListMeta

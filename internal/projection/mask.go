@@ -22,7 +22,8 @@ type message struct {
 type field struct {
 	action
 	isMap bool
-	inner *message // if inspect
+	// inner says what is wanted of the message in the field, and keys which entries of the map.
+	inner *message
 	keys  []string // if pick
 }
 

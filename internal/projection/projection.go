@@ -50,10 +50,11 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // Projection keeps of each kind the fields that one of several controllers reads. It is immutable.
 type Projection struct {
+	// masks are by kind, the union of what all controllers read.
 	masks    Kinds
 	narrowed map[reflect.Type]bool // kinds of which not all fields are kept
 
-	// Of pods.
+	// These say what is kept of pods besides fields as a whole: which annotations, containers and conditions.
 	wholePods, allAnnotations bool
 	allContainers             bool
 	annotations               []string

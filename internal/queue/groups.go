@@ -10,7 +10,8 @@ import (
 type Group struct {
 	Since time.Time // when the work began
 	id    types.UID
-	keys  int
+	// keys counts the keys whose work is part of it. The group ends with the last one.
+	keys int
 }
 
 // Priority is that of the keys of the group.

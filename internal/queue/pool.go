@@ -9,6 +9,7 @@ import (
 // Pool is a queue of keys, and the workers that process them.
 type Pool[K comparable] struct {
 	*Queue[K]
+	// process does the work on one key. A key is processed by one worker at a time.
 	process func(context.Context, K)
 
 	mu      sync.Mutex

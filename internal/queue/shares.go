@@ -9,7 +9,8 @@ type shares struct {
 	limit  int // zero for none
 	used   int
 	beyond int // of those used, how many namespaces have beyond their halves
-	of     map[string]int
+	// of is how much each namespace has.
+	of map[string]int
 }
 
 // half is the most that a namespace has while others wait; at least one is left to others if there are two.

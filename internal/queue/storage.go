@@ -30,10 +30,12 @@ type storage[K comparable] struct {
 // waiting are the queued keys of one namespace.
 type waiting[K comparable] struct {
 	list.Element[*waiting[K]]
-	name    string
+	name string
+	// levels are by priority. In each, owners take turns.
 	levels  [levelCount]turns[*entry[K]]
 	arrived list.List[*entry[K]] // all of them, first come, first served
-	pops    int
+	// pops counts the turns of the namespace, of which every sixteenth is that of the oldest key.
+	pops int
 }
 
 // entry is a queued key, with its places in the turns of its level and among those of its namespace by
@@ -41,6 +43,7 @@ type waiting[K comparable] struct {
 type entry[K comparable] struct {
 	key K
 	Priority
+	// in is the namespace that the key waits in.
 	in      *waiting[K]
 	since   time.Time // when it was queued
 	turn    spot[*entry[K]]

@@ -52,9 +52,10 @@ type namespace[T any] struct {
 // line is one line; it is dropped when nobody waits in it.
 type line[T any] struct {
 	place
-	in      *namespace[T]
-	turn    int64 // the line of a namespace that has the lowest one is next
-	at      int   // its index in the lines of the namespace
+	in   *namespace[T]
+	turn int64 // the line of a namespace that has the lowest one is next
+	at   int   // its index in the lines of the namespace
+	// waiting are in the order of their arrival.
 	waiting list.List[T]
 }
 

@@ -38,11 +38,14 @@ type Gates struct {
 
 // Item is what one object is charged with. The zero Item is charged with nothing.
 type Item struct {
-	Usage  corev1.ResourceList
+	// Usage is what the object is charged with now, by the names of quotas.
+	Usage corev1.ResourceList
+	// Traits are what scopes ask for.
 	Traits Traits
 	// Until is when Usage ends and Rest begins; zero for never.
 	Until time.Time
-	Rest  corev1.ResourceList
+	// Rest is what is left of the charge after Until.
+	Rest corev1.ResourceList
 }
 
 // At returns what is charged at a moment.

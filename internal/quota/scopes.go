@@ -31,7 +31,9 @@ func (t Traits) Equal(other Traits) bool {
 
 // Selector is what the scopes of a quota select. The zero Selector selects everything.
 type Selector struct {
+	// all are the requirements, each of which has to be met.
 	all []requirement
+	// key is the same for selectors that select the same.
 	key string
 }
 

@@ -16,6 +16,7 @@ type buffered struct {
 	http.ResponseWriter
 	quick time.Duration // the time that the client has to read the answer; 0: that of the server
 	code  int
+	// held is the answer as long as it is short, so that no place is taken while the client reads it.
 	held  bytes.Buffer
 	begun bool // the answer is on its way
 }

@@ -16,6 +16,7 @@ type connections struct {
 	mu    sync.Mutex
 	limit int
 	order list.List // of *connection, by when they last had a request
+	// known are the open connections, by what net/http has of them.
 	known map[net.Conn]*list.Element
 }
 

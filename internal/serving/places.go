@@ -11,8 +11,9 @@ import (
 type places struct {
 	limit, perAddress int // 0: no limit
 
-	mu        sync.Mutex
-	taken     int
+	mu    sync.Mutex
+	taken int
+	// byAddress is how many places each address has: none may have all.
 	byAddress map[netip.Prefix]int
 	empty     chan struct{} // not nil: no place is given any more, and it is closed when the last one is given back
 }

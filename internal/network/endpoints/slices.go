@@ -108,6 +108,7 @@ func SlicePort(name string, number int32, protocol corev1.Protocol, app *string)
 // SliceChanges are what becomes of the slices of one service and address type.
 type SliceChanges struct {
 	Create []*discoveryv1.EndpointSlice
+	// Update are slices that get other endpoints.
 	Update []SliceUpdate
 	Delete []*discoveryv1.EndpointSlice
 }

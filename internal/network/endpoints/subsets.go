@@ -18,14 +18,17 @@ type Port struct {
 	Number   int32
 	Protocol corev1.Protocol
 	App      string
-	HasApp   bool
+	// HasApp tells an empty App from none.
+	HasApp bool
 }
 
 // Entry is an address and the ports at which it is served.
 type Entry struct {
 	Address corev1.EndpointAddress
-	Ready   bool
-	Ports   []Port
+	// Ready says whether the address goes among the ready ones.
+	Ready bool
+	// Ports are the service's, as the pod serves them.
+	Ports []Port
 }
 
 // Pack returns the subsets that say what the entries say, in one canonical form, whatever the order and division of the

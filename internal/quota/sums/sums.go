@@ -21,12 +21,14 @@ import (
 // Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for
 // concurrent use.
 type Sums struct {
+	// changed is told the keys of quotas whose sums have changed.
 	changed func(plan.Key)
 	kept    time.Duration    // how long arrivals are
 	Now     func() time.Time // by which charges end
 
-	mu          sync.Mutex
-	namespaces  map[string]*account
+	mu         sync.Mutex
+	namespaces map[string]*account
+	// interned are charges that several objects have in common: pods of one template do.
 	interned    map[string]*interned
 	expiring    map[Charged]struct{}     // of the objects whose first charge ends by itself
 	comparisons map[*Comparison]struct{} // that have not ended
@@ -35,16 +37,20 @@ type Sums struct {
 
 // account is what is known of one namespace.
 type account struct {
-	quotas    map[string]Limits
+	// quotas are what is limited in the namespace, by name.
+	quotas map[string]Limits
+	// items are what there is, by resource and uid.
 	items     map[schema.GroupResource]map[types.UID]*interned
 	sums      map[sumKey]corev1.ResourceList
 	selectors map[string]quota.Selector // of the sums
-	arrivals  []Arrival
+	// arrivals are objects that have come or grown, the latest last, until they are too old.
+	arrivals []Arrival
 }
 
 // Limits are what a quota limits.
 type Limits struct {
-	Selector  quota.Selector
+	Selector quota.Selector
+	// Resources are those of which the quota names something.
 	Resources map[schema.GroupResource]bool
 
 	uid   types.UID // of the quota
@@ -72,7 +78,8 @@ type sumKey struct {
 // interned is an item that many objects have.
 type interned struct {
 	quota.Item
-	key  string
+	key string
+	// uses counts the objects with that charge. It is forgotten with the last one.
 	uses int
 }
 
@@ -82,8 +89,9 @@ type Arrival struct {
 	Before, After *quota.Item // Before is nil for a new object
 
 	sequence uint64
-	at       time.Time
-	of       schema.GroupResource
+	// at is when this process has seen it.
+	at time.Time
+	of schema.GroupResource
 }
 
 // Charged names an object that is charged with something.
@@ -444,7 +452,8 @@ type Comparison struct {
 	sums      *Sums
 	of        schema.GroupResource
 	namespace string
-	gone      map[types.UID]bool
+	// gone are the objects that went while the server was being listed.
+	gone map[types.UID]bool
 }
 
 // Compare begins a comparison. It is called before the namespace is listed live. The comparison has to be ended.

@@ -19,11 +19,13 @@ type devices struct {
 	gates quota.Gates
 	sums  *sums.Sums
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// classes are the extended resources that device classes stand for, by the name of the class.
 	classes map[string]corev1.ResourceName
 	claims  map[types.UID]*resourcev1.ResourceClaim
 	byPod   map[podID]map[types.UID]*resourcev1.ResourceClaim // the claims that were made for a pod
-	pods    map[podID]quota.Owner
+	// pods are those with extended resources.
+	pods map[podID]quota.Owner
 }
 
 // podID identifies a pod. What a pod owns is in its namespace.

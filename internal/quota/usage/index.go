@@ -74,7 +74,8 @@ type Index struct {
 	lists circuit.Breaker[schema.GroupResource]
 	wake  chan struct{} // some quota names a resource that was not wanted
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// watched are the resources that some quota limits and that the server has.
 	watched map[schema.GroupResource]*watch
 	sought  map[schema.GroupResource]time.Time // since when what is wanted is neither watched nor missing
 	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that could tell
@@ -87,8 +88,9 @@ type watch struct {
 	number  uint64 // no other watch has it
 	mapping client.Mapping
 	began   time.Time
-	listed  bool
-	stop    func() // waits until nothing more comes
+	// listed says that all objects which there were are in the sums.
+	listed bool
+	stop   func() // waits until nothing more comes
 }
 
 // New returns an index that knows nothing yet.

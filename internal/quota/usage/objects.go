@@ -81,10 +81,12 @@ func (x *Index) startTyped(ctx context.Context, cancel func(), of schema.GroupRe
 
 // typedCounter says what the objects of a resource are charged with.
 type typedCounter struct {
-	index    *Index
-	of       schema.GroupResource
+	index *Index
+	of    schema.GroupResource
+	// complete is called when all objects which there were have come.
 	complete func()
-	classes  chan struct{}
+	// classes is closed when device classes are known, which charges of claims depend on.
+	classes chan struct{}
 
 	mu     sync.Mutex // held while something is told, so that nothing comes after the end
 	ended  bool

@@ -27,8 +27,9 @@ type Authorization struct {
 
 // Authorizer decides who may have what.
 type Authorizer struct {
-	config   Authorization
-	open     authorizer.Authorizer // of the paths for everybody
+	config Authorization
+	open   authorizer.Authorizer // of the paths for everybody
+	// answers are those of the API server that still count.
 	answers  *memory[authorizationv1.SubjectAccessReviewStatus]
 	reviewer Reviewer
 }

@@ -58,6 +58,7 @@ type Options struct {
 // one goroutine may use it; what its methods return does not change.
 type Set struct {
 	problems *reply.Problems
+	// sources are what is read again, each after its own time.
 	sources  []*source
 	serving  *tls.Certificate
 	named    []*named     // certificates for names that clients ask for
@@ -73,7 +74,8 @@ type frontProxy struct {
 
 // source is something that may change while the server runs.
 type source struct {
-	name  string
+	name string
+	// every is the time between two looks, and next when the next one is due.
 	every time.Duration
 	next  time.Time
 	// load takes what there is now, and tells whether it is something new. What was there stays if it fails.

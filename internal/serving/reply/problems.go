@@ -14,7 +14,8 @@ const repeated = time.Minute
 type Problems struct {
 	logger klog.Logger
 	mu     sync.Mutex
-	logged map[string]problem // by kind
+	// logged is what was said and is not over.
+	logged map[string]problem
 }
 
 // NewProblems returns problems that it logs.
