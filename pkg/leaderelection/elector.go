@@ -28,13 +28,17 @@ type Leadership interface {
 
 // Elector competes for a lease and leads while it has it.
 type Elector struct {
-	config   Config
+	config Config
+	// identity is by which the lease names this process as its holder.
 	identity string
 	leases   coordinationv1.LeasesGetter
 	watched  coordinationv1.LeasesGetter // nil: the lease is only tried periodically
-	events   resourcelock.EventRecorder
-	clock    func() instant
-	current  atomic.Pointer[term]
+	// events tell who leads. Nil: nobody is told.
+	events resourcelock.EventRecorder
+	// clock tells the time by both clocks of the machine.
+	clock func() instant
+	// current is the present term; nil while there is none.
+	current atomic.Pointer[term]
 
 	rolledBack func(error)             // see OnRollback; nil if nobody is told
 	annotate   func(map[string]string) // see Annotate; nil if there is nothing to say

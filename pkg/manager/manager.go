@@ -159,27 +159,35 @@ func (m *Manager) CacheStates() []CacheState { return m.current.Load().CacheStat
 // instance is a manager until its API server goes back to an earlier state. Then another one takes its place.
 type instance struct {
 	Options
-	config      *rest.Config
-	led         func()                                  // called when the controllers run and the caches are filled
-	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
-	builder     *identity.Builder
-	clock       *clock.Clock
-	informers   *informers.Factory
-	leadership  leaderelection.Leadership
-	mapper      *client.Mapper
-	shared      reconcile.Shared
-	brakes      *brakeSet
-	runners     []*named
+	config *rest.Config
+	led    func()                                  // called when the controllers run and the caches are filled
+	stop   atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
+	// builder makes the clients, one for each identity.
+	builder *identity.Builder
+	// clock is told the time by all answers of the API server.
+	clock     *clock.Clock
+	informers *informers.Factory
+	// leadership is the elector, or what leads always.
+	leadership leaderelection.Leadership
+	mapper     *client.Mapper
+	// shared is what all controllers have in common.
+	shared reconcile.Shared
+	brakes *brakeSet
+	// runners are the controllers that were built, in the order of the registry.
+	runners []*named
+	// off are those of the registry that do not run, and why.
 	off         []OffState
 	accounts    []string
 	closers     []func()              // run by close, last first
 	apis        *apis.APIs            // that controllers need or use
 	refusals    identity.Refusals     // of the lease
 	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
-	caches      caches
-	continuous  func(context.Context) error // see [listwatch.Client.Continuous]
-	ending      atomic.Bool
-	explain     http.Handler
+	// caches tell health and metrics how the caches do.
+	caches     caches
+	continuous func(context.Context) error // see [listwatch.Client.Continuous]
+	// ending says that the process is about to end, so it is not ready.
+	ending  atomic.Bool
+	explain http.Handler
 }
 
 // named is a controller that was built.

@@ -17,7 +17,8 @@ type Config struct {
 	Workers int
 	Watch   reconcile.Watch                   // of the sets
 	Get     func(namespace, name string) *Set // nil if there is none
-	In      func(namespace string) []*Set
+	// In returns the sets of a namespace, for orphans that one of them may adopt.
+	In func(namespace string) []*Set
 	// Siblings returns all sets, this one included, with the same controlling owner as a set that has one (RS-32).
 	// Nil: which pods are deleted does not depend on those of other sets.
 	Siblings func(*Set) []*Set
@@ -42,7 +43,8 @@ func podFields() informers.PodFields {
 	}
 }
 
-// New returns a controller.
+// New returns the controller of one kind. It asks for the cache of pods, and takes the sets from where the
+// Config says.
 func New(c manager.Context, k Config) (manager.Runner, error) {
 	pods, err := informers.Pods(c.Informers, podFields())
 	if err != nil {

@@ -19,6 +19,7 @@ type caches struct {
 	get      func(namespace, name string) *Set
 	siblings func(*Set) []*Set // nil: deletions are not ranked by related pods
 	pods     informers.PodCache
+	// disabled is what the configuration has switched off, which every snapshot gets.
 	disabled features
 }
 

@@ -59,7 +59,8 @@ func planPods(now time.Time, s view) plan.Plan {
 	return p
 }
 
-// snapshot is what one reconcile of a ReplicaSet has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a ReplicaSet has observed. Observe fills it, and the view that plan and
+// report share is made of it. The objects belong to shared caches.
 type snapshot struct {
 	Set *Set
 	// Pods are those that the set controls, by its uid, and the orphans of its namespace (RS-11). Others do no harm.
@@ -73,12 +74,15 @@ type snapshot struct {
 	Disabled features
 }
 
-// owned is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same,
-// and with many pods to find them is most of the work.
+// owned is the decision: the set's own active pods, and the steps that make them so. planSet makes it for the
+// report, which wants the same, and with many pods to find them is most of the work.
 type owned struct {
-	selector  labels.Selector
-	invalid   error // the selector makes no sense; then there are no pods and no steps
-	mine      []*corev1.Pod
+	// selector is that of the set, read.
+	selector labels.Selector
+	invalid  error // the selector makes no sense; then there are no pods and no steps
+	// mine are the pods that the set has, or has when its steps are carried out.
+	mine []*corev1.Pod
+	// ownership are the steps that adopt and release pods.
 	ownership []plan.Step
 }
 

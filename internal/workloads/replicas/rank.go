@@ -60,12 +60,14 @@ type rank struct {
 	phase     int // Pending, Unknown, Running
 	ready     bool
 	available bool
-	cost      int32
-	near      int // related pods on the same node
-	readyAge  int
-	since     moment // since when it is ready
-	restarts  [2]int32
-	age       int
+	// cost is what users say that it costs to delete the pod.
+	cost     int32
+	near     int // related pods on the same node
+	readyAge int
+	since    moment // since when it is ready
+	// restarts are the highest restart counts of containers, and of sidecars.
+	restarts [2]int32
+	age      int
 }
 
 // rankOf finds out all that decides about a pod, once, before pods are compared with one another.
