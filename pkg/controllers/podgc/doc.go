@@ -7,6 +7,6 @@
 //
 // A key is a rule, and the clock enqueues it. None waits for another. Observe finds the pods that a rule may
 // have to do with, by indexes of the cache. Before a pod is removed because of its node, the plan asks for a
-// live read of that. The rule about nodes that are gone also asks for a list of all nodes, counts how many
-// have vanished (plan_nodes.go), and is held by the brake if they are too many.
+// live read of that. The rule about nodes that are gone also asks for a list of all nodes, and counts how
+// many have vanished (plan_nodes.go). If they are too many, the brake holds it.
 package podgc

@@ -7,7 +7,7 @@
 //
 // A key is a StatefulSet. Observe finds its pods and revisions, and the claims of the ordinals that one
 // reconcile may deal with. The planner sorts them out once (plan.go, plan_revisions.go). It goes through the
-// ordinals in order, or does all at once (plan_replicas.go), with what each pod needs of claims
-// (plan_claims.go) and of its identity (plan_identity.go), and then replaces outdated pods (plan_update.go,
+// ordinals in order, or does all at once (plan_replicas.go). What a pod needs of claims and of its identity
+// is in plan_claims.go and plan_identity.go. Then it replaces outdated pods (plan_update.go,
 // plan_recreate.go). Report counts the pods.
 package statefulset

@@ -5,6 +5,6 @@
 // docs/vacprotection.md says what the controller does.
 //
 // A key is a class. Observe counts, by an index, who refers to one that is being deleted. Plan takes the
-// finalizer off when nobody does, and the caches of both kinds show a state that is later than the deletion,
-// or have been waited for long enough.
+// finalizer off when nobody does. The caches of both kinds have to show a state that is later than the
+// deletion, unless they were waited for long enough.
 package vacprotection
