@@ -4,7 +4,8 @@
 // A program passes what pvcprotection.New(pvcprotection.Options{}) returns to manager.New. For users,
 // docs/pvcprotection.md says what the controller does.
 //
-// There are two queues. A key of the first is a namespace: the plan asks for one live list of its pods, which
-// is the proof for all its claims that are to go. A key of the second is a claim, whose condition Unused says
-// whether a pod uses it; there the cache decides, because nothing is deleted.
+// A key is a namespace: the plan asks for one live list of its pods, which is the proof for all its claims
+// that are to go. If the gate PersistentVolumeClaimUnusedSinceTime is on, there is a second queue. A key of
+// that is a claim, whose condition Unused says whether a pod uses it. There the cache decides, because
+// nothing is deleted.
 package pvcprotection

@@ -5,5 +5,5 @@
 // docs/serviceaccount.md says what the controller does.
 //
 // A key is a Namespace. Plan creates the account if it is missing and the namespace is not about to end. It
-// is the shortest controller with a planner of its own, and a good one to read first.
+// is one of the shortest controllers with a planner of its own, and a good one to read first.
 package serviceaccount
