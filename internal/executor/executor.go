@@ -89,7 +89,7 @@ type Writing struct {
 
 	ctx   context.Context
 	owner plan.Object // nil: the controller writes to objects that nobody owns
-	// barrier is told what the caches must show before the key is reconciled again.
+	// barrier gets what the caches must show before the key is reconciled again.
 	barrier *freshness.Barrier
 
 	mu      sync.Mutex    // guards what follows, and barrier

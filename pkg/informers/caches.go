@@ -102,7 +102,7 @@ func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []strin
 	return IndexedStore[T]{s, name}, err
 }
 
-// indexOf makes an index from a function that is told objects of one type.
+// indexOf makes an index from a function of objects of one type.
 func indexOf[T any](name string, values func(T) []string) cache.Indexers {
 	return cache.Indexers{name: func(o any) ([]string, error) {
 		if object, ok := o.(T); ok {

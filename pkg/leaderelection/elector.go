@@ -33,7 +33,7 @@ type Elector struct {
 	identity string
 	leases   coordinationv1.LeasesGetter
 	watched  coordinationv1.LeasesGetter // nil: the lease is only tried periodically
-	// events tell who leads. Nil: nobody is told.
+	// events say who leads. Nil: there are none.
 	events resourcelock.EventRecorder
 	// clock tells the time by both clocks of the machine.
 	clock func() instant

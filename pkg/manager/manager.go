@@ -164,7 +164,7 @@ type instance struct {
 	stop   atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	// builder makes the clients, one for each identity.
 	builder *identity.Builder
-	// clock is told the time by all answers of the API server.
+	// clock hears the time from all answers of the API server.
 	clock     *clock.Clock
 	informers *informers.Factory
 	// leadership is the elector, or what leads always.

@@ -25,7 +25,7 @@ type Port struct {
 // Entry is an address and the ports at which it is served.
 type Entry struct {
 	Address corev1.EndpointAddress
-	// Ready says whether the address goes among the ready ones.
+	// Ready says whether the address is among the ready ones.
 	Ready bool
 	// Ports are the service's, as the pod serves them.
 	Ports []Port

@@ -21,7 +21,7 @@ import (
 // Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for
 // concurrent use.
 type Sums struct {
-	// changed is told the keys of quotas whose sums have changed.
+	// changed is called with the keys of quotas whose sums have changed.
 	changed func(plan.Key)
 	kept    time.Duration    // how long arrivals are
 	Now     func() time.Time // by which charges end

@@ -94,7 +94,7 @@ type decision struct {
 	next time.Time // when the schedule brings something again; zero if never
 	// why says in words what was decided, for the explanation.
 	why string
-	// warnings are the states that are worth one now, whether or not they were told of before.
+	// warnings are the states that are worth one now, whether or not there was one before.
 	warnings []warning
 }
 

@@ -53,8 +53,8 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
 }
 
-// planner makes a plan. It is given a view, and gathers steps and reasons while it goes through revisions and
-// nodes. It lives for one call of planDaemonSet.
+// planner makes a plan. It is given a view, and gathers steps and reasons from revisions and nodes. It lives
+// for one call of planDaemonSet.
 type planner struct {
 	view
 	now time.Time

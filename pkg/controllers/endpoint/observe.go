@@ -31,12 +31,12 @@ type caches struct {
 // is no less work to look at all.
 const largeService = 200
 
-// memory is what is remembered of a service: which changes of pods a write has told of, and what was found of
+// memory is what is remembered of a service: which changes of pods a write has shown, and what was found of
 // the pods. The first is for the trigger time, the second saves work. The functions remember and observe make
 // and read it.
 type memory struct {
 	// Times are when the service was created and the readiness of its pods has last changed, as writes have
-	// told.
+	// shown.
 	Times   *endpoints.Times
 	Service string           // the uid and version of the service when its pods were found
 	Found   found            // nil: all pods must be looked at

@@ -8,5 +8,5 @@
 // slices were last compared (plan_checked.go). The planner finds which pods have a place (plan_pods.go). It
 // takes one address family after the other (plan_family.go), divides the endpoints into slices with few
 // writes (plan_packing.go), and gives hints about zones (plan_hints.go). The memory says which changes writes
-// have told of, and what slices were compared with.
+// have shown, and what slices were compared with.
 package endpointslice

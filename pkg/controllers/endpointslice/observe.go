@@ -28,7 +28,7 @@ type caches struct {
 // memory is what is remembered of a service from one reconcile to the next. Observe makes it, and remember
 // keeps it, or what was remembered before if a write has failed.
 type memory struct {
-	// Times are what writes have told of, for the trigger time.
+	// Times are what writes have shown, for the trigger time.
 	Times   *endpoints.Times
 	Hinted  bool     // it asked for topology hints
 	Checked *checked // what its slices were compared with; nil if all must be compared again

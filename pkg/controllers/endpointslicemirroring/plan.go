@@ -28,8 +28,8 @@ const (
 	wrongMessage = "Skipped %d invalid IP addresses when mirroring to EndpointSlices"
 )
 
-// snapshot is what goes by one name: Endpoints, Service and slices. Observe fills it; planMirror and the
-// metrics read it. The objects belong to shared caches.
+// snapshot is what has one name: Endpoints, Service and slices. Observe fills it; planMirror and the metrics
+// read it. The objects belong to shared caches.
 type snapshot struct {
 	Key       plan.Key
 	Endpoints *corev1.Endpoints            // nil: there are none

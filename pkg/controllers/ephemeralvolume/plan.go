@@ -21,8 +21,8 @@ type snapshot struct {
 	Told   map[string]types.UID                     // see memory
 }
 
-// decision is which claims stand in the pod's way. planClaims makes it, and remember keeps it, so that the
-// same claim is told of once.
+// decision is which claims stand in the pod's way. planClaims makes it, and remember keeps it, so that there
+// is one event for each claim.
 type decision struct {
 	Foreign map[string]types.UID // claims that have the names of the pod's, and are not its own
 }

@@ -243,7 +243,7 @@ func (m members) empty() bool {
 	return true
 }
 
-// add counts a member n times, which is -1 for one that goes.
+// add counts a member n times, which is -1 for one that is removed.
 func (s *sums) add(m member, n int) {
 	if m.Counts {
 		s.Nodes += n

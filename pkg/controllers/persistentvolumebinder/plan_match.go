@@ -78,8 +78,8 @@ func demandOf(c *corev1.PersistentVolumeClaim, class string) demand {
 	return w
 }
 
-// misfits are what keeps a volume from a claim, as a set. The method keeps makes it, and people are told what
-// is in it.
+// misfits are what keeps a volume from a claim, as a set. The method keeps makes it, and explanations list
+// what is in it.
 type misfits uint16
 
 const (

@@ -7,5 +7,5 @@
 // manager.New. For users, docs/persistentvolumeexpander.md says what the controller does.
 //
 // A key is a claim. Observe finds its volume while the claim asks for more than it has. Plan says once for
-// each request, in an event, who makes the volume larger: the memory is the request that was told of.
+// each request, in an event, who makes the volume larger: the memory is the last such request.
 package persistentvolumeexpander

@@ -24,8 +24,8 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// memory is what is remembered of a namespace: when its pods may be listed again, and which claims people
-// were told of. Observe makes it, and prove sets the time.
+// memory is what is remembered of a namespace: when its pods may be listed again, and which claims had an
+// event. Observe makes it, and prove sets the time.
 type memory struct {
 	Next time.Time          // when its pods may be listed live again
 	Told map[types.UID]bool // the claims of which an event has said which pod keeps them

@@ -18,8 +18,8 @@ import (
 )
 
 // memory is what is remembered of a StatefulSet from one reconcile to the next: the encoding of its template,
-// which is expensive, and what was told and refused. Observe makes it, and remember adds what the plan has
-// found out.
+// which is expensive, and what was reported and refused. Observe makes it, and remember adds what the plan
+// has found out.
 type memory struct {
 	Generation int64
 	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache

@@ -34,8 +34,8 @@ type snapshot struct {
 	Freed  bool      // an operator has released the brake: it goes also if its node cannot be read
 }
 
-// memory is what is remembered of a pod: since when it has to bear with each taint, and what people were
-// told. The function remember makes it of the decision. Whatever was remembered is not changed any more.
+// memory is what is remembered of a pod: since when it has to bear with each taint, and what its events said.
+// The function remember makes it of the decision. Whatever was remembered is not changed any more.
 type memory struct {
 	UID   types.UID
 	Began map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
@@ -51,14 +51,14 @@ func (s snapshot) remembered() memory {
 	return s.Memory
 }
 
-// decision is what follows from the taints: when the pod is due, and whether it goes now. planEviction makes
-// it; remember and the metrics read it.
+// decision is what follows from the taints: when the pod is due, and whether it is evicted now. planEviction
+// makes it; remember and the metrics read it.
 type decision struct {
 	// Began is when each taint began for the pod.
 	Began map[string]time.Time
 	Due   time.Time // zero: never
 	Taint string    // the one that it is due for
-	// Evict says that the pod goes now, as far as the caches and the live read tell.
+	// Evict says that the pod is evicted now, as far as the caches and the live read show.
 	Evict bool
 	// Told is what the last event of the pod is about, this reconcile's included.
 	Told string

@@ -4,5 +4,5 @@
 // docs/tokencleaner.md says what the controller does.
 //
 // A key is a Secret with a bootstrap token. Plan deletes it when the token has expired, and waits for that
-// time otherwise. A token of which nobody can tell when it expires goes, too, and the log says so.
+// time otherwise. A token whose expiry cannot be read is deleted, too, and the log says so.
 package tokencleaner

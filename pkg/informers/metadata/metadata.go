@@ -236,7 +236,7 @@ func (s *Subscription) set(ctx context.Context, resources []schema.GroupVersionR
 	}
 }
 
-// join has the subscription told of one more resource. It is called under the lock of all informers.
+// join subscribes to one more resource. It is called under the lock of all informers.
 func (s *Subscription) join(ctx context.Context, resource schema.GroupVersionResource) {
 	i := s.informers
 	from := i.sources[resource]

@@ -283,7 +283,7 @@ func (id identity) object() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}}
 }
 
-// newFeed returns what tells a handler of one resource. It knows which versions the handler was told of
+// newFeed returns what notifies a handler of one resource. It knows which versions the handler has seen
 // before.
 func newFeed(resource schema.GroupVersionResource, h Handler, known versions) *feed {
 	if known == nil {
@@ -292,7 +292,7 @@ func newFeed(resource schema.GroupVersionResource, h Handler, known versions) *f
 	return &feed{resource: resource, handler: h, known: known, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// update tells the handler of an object, unless it knows this version.
+// update notifies the handler of an object, unless it has seen this version.
 func (f *feed) update(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
 	if known, ok := f.known[id]; ok && known == o.ResourceVersion {
@@ -303,7 +303,7 @@ func (f *feed) update(o *metav1.PartialObjectMetadata) {
 	f.handler.OnUpdate(f.resource, o)
 }
 
-// delete tells the handler that an object is gone, if it was told of the object.
+// delete notifies the handler that an object is gone, if it has seen the object.
 func (f *feed) delete(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
 	if _, ok := f.known[id]; ok {
@@ -332,7 +332,7 @@ func (f *feed) replace(objects []*metav1.PartialObjectMetadata) {
 	}
 }
 
-// isSynced reports whether the handler was told of all objects that there were.
+// isSynced reports whether the handler has seen all objects that there were.
 func (f *feed) isSynced() bool {
 	select {
 	case <-f.synced:
