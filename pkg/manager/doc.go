@@ -7,8 +7,8 @@
 //	go func() { ended <- m.Run(ctx) }()
 //	err = m.WaitUntilRunning(ctx)
 //
-// The controllers that are passed run, each with its defaults. A manager has no flags and no globals, handles no signals
-// and never ends the process, and there may be several in one process. docs/library.md is the guide.
+// The controllers that are passed run, each with its defaults. A manager has no flags and no globals, handles no
+// signals and never ends the process, and there may be several in one process. docs/library.md is the guide.
 //
 // # A controller
 //

@@ -4,5 +4,6 @@
 // ([Subscription.Follow]). Nothing is stored but the identities of what a handler knows.
 //
 // A handler is called while its watch is locked, so that what it is told is in order. Of its subscription it calls no
-// method but Resources and Synced, because the others take the lock of all informers, which comes before that of a watch.
+// method but Resources and Synced, because the others take the lock of all informers, which comes before that of a
+// watch.
 package metadata
