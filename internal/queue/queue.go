@@ -20,8 +20,7 @@ const (
 	levelCount
 )
 
-// Priority says when it is a key's turn among those of its namespace; namespaces take turns. The zero Priority goes
-// before any other.
+// Priority says when it is a key's turn among those of its namespace; namespaces take turns. The zero Priority goes before any other.
 type Priority struct {
 	Level Level
 	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work goes first
@@ -47,8 +46,7 @@ type Queue[K comparable] struct {
 	storage *storage[K]
 }
 
-// New returns an empty queue of keys, of which a function tells the namespace. The name is that of the queue's
-// metrics; queues may share one.
+// New returns an empty queue of keys, of which a function tells the namespace. The name is that of the queue's metrics; queues may share one.
 func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 	s := newStorage(namespace)
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: s})
@@ -59,8 +57,8 @@ func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 // NamespaceOf returns the namespace of a key that names an object.
 func NamespaceOf(key plan.Key) string { return key.Namespace }
 
-// Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has more
-// than half of them, and others wait: so many workers are needed.
+// Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has more than half of them, and others
+// wait: so many workers are needed.
 func (q *Queue[K]) Limit(keys int) (workers int) { return q.storage.limit(keys) }
 
 // Done is called when a key has been processed. Whoever calls it then calls Get, unless the queue shuts down.
@@ -75,8 +73,8 @@ func (q *Queue[K]) ShutDown() {
 	q.TypedDelayingInterface.ShutDown()
 }
 
-// Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never
-// loses priority while it waits. Without a wish its level is [Changed].
+// Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never loses
+// priority while it waits. Without a wish its level is [Changed].
 func (q *Queue[K]) Prioritize(key K, p Priority) { q.storage.prioritize(key, p) }
 
 // AddWithPriority adds the key, or raises its priority if it is queued already.
@@ -94,8 +92,7 @@ func (q *Queue[K]) Len() int {
 // Waiting counts the keys that wait for a worker, and tells since when there have been some.
 func (q *Queue[K]) Waiting() (n int, since time.Time) { return q.storage.waiting() }
 
-// LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks
-// at each namespace.
+// LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks at each namespace.
 func (q *Queue[K]) LongestWait() time.Duration { return q.storage.longestWait() }
 
 // Snapshot returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.

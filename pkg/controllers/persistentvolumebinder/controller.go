@@ -12,8 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for the
-// API server.
+// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for the API server.
 const (
 	claimWorkers  = 16
 	volumeWorkers = 8
@@ -32,8 +31,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-// init asks for the caches and says how the two queues work. They share the caches, and each has a term of
-// its own.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
@@ -79,7 +76,6 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	})), nil
 }
 
-// newCaches asks for the caches and their indexes.
 func newCaches(f *informers.Factory) (*caches, error) {
 	k := &caches{}
 	k.claimTerm, k.volumeTerm = k.newClaimTerm(), k.newVolumeTerm()

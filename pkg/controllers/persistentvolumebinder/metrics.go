@@ -30,13 +30,11 @@ type collectors struct {
 	oldest                                   *gauge.Gauge // how long drivers have not answered
 }
 
-// collector is the subsystem of the gauges that count volumes and claims.
 const collector = "pv_collector" // the subsystem of most gauges
 
 // The names of operations.
 const provisioning, deletion = "provision", "delete"
 
-// newCollectors makes the metrics. The gauges are counted in the caches when they are collected.
 func newCollectors(k *caches) *collectors {
 	operation := []string{"plugin_name", "operation_name"}
 	counter := func(name, help string, level metrics.StabilityLevel) *metrics.Counter {
@@ -99,7 +97,6 @@ func count(
 	})
 }
 
-// volumeGauge counts the volumes that are bound, or those that are not, by class.
 func (k *caches) volumeGauge(name, help string, bound bool) *gauge.Gauge {
 	return count(collector, name, help, []string{"storage_class"}, func(add func(float64, ...string)) {
 		for v := range k.volumes.All() {
@@ -110,7 +107,6 @@ func (k *caches) volumeGauge(name, help string, bound bool) *gauge.Gauge {
 	})
 }
 
-// claimGauge counts the claims that are bound, or those that are not.
 func (k *caches) claimGauge(name, help string, labels []string, bound bool) *gauge.Gauge {
 	return count(collector, name, help, labels, func(add func(float64, ...string)) {
 		for c := range k.claims.All() {
@@ -224,7 +220,6 @@ func (c *collectors) noteLoser(s claimSnapshot, volume string) {
 	}
 }
 
-// fail counts an operation that cannot be done, under both names that the metric has had.
 func (c *collectors) fail(plugin, operation string) {
 	c.failures.WithLabelValues(plugin, operation).Inc()
 	c.oldFailures.WithLabelValues(plugin, operation).Inc()

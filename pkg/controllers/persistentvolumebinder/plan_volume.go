@@ -45,15 +45,13 @@ type volumeMemory struct {
 	Told    string    // the last event
 }
 
-// volumeDecision is what becomes of a volume. planVolume makes it; memory, term, brake and metrics follow it.
+// volumeDecision is what becomes of a volume. planVolume makes it; the memory and the metrics are made of it.
 type volumeDecision struct {
 	Release bool // it is released now
-	// Held is since when the volume is held; zero if it is not.
-	Held  time.Time
-	Freed bool // it was held for so long as such volumes are held at most
-	// Told is the last event, this reconcile's included.
-	Told   string
-	Failed bool // it cannot be deleted, and is Failed now
+	Held    time.Time
+	Freed   bool // it was held for so long as such volumes are held at most
+	Told    string
+	Failed  bool // it cannot be deleted, and is Failed now
 }
 
 // planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its

@@ -14,25 +14,19 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// claimTerm is what the controller knows beside its claims. Watches change it, and so do outcomes; Observe
-// and the functions that enqueue read it.
+// claimTerm is what the controller knows beside its claims.
 type claimTerm struct {
-	Asked cowmap.Map[types.UID, begun] // claims whose driver was asked
-	// Losers look for another volume as soon as the cache shows that the one they wanted is taken.
+	Asked  cowmap.Map[types.UID, begun] // claims whose driver was asked
 	Losers lostVolumes
-	// Gone are the classes that have gone a moment ago, and count as they were.
-	Gone goneClasses
-	// Offers are volumes that have become free while many claims wait.
+	Gone   goneClasses
 	Offers offers
 }
 
-// volumeTerm is what the controller knows beside its volumes. Watches change it, and so do outcomes; Observe
-// and the metrics read it.
+// volumeTerm is what the controller knows beside its volumes.
 type volumeTerm struct {
 	Deleting cowmap.Map[types.UID, begun]  // volumes that their driver is to delete
 	Held     cowmap.Map[string, types.UID] // volumes that the brake holds
 	HeldSize int                           // of Held
-	// Replaced counts the volumes for claims in whose place there are others.
 	Replaced replaced
 }
 
@@ -42,8 +36,6 @@ type begun struct {
 	at     time.Time
 }
 
-// newClaimTerm returns the term of claims. Those are enqueued, together, that volumes fit which have become
-// free.
 func (k *caches) newClaimTerm() *reconcile.Term[claimTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[claimTerm]{
 		Next: k.nextClaimTerm,
@@ -84,7 +76,6 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 	return t
 }
 
-// newVolumeTerm returns the term of volumes. When it ends, the brake lets go of what it holds.
 func (k *caches) newVolumeTerm() *reconcile.Term[volumeTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[volumeTerm]{
 		Begin: func() volumeTerm { return volumeTerm{Replaced: k.allReplaced()} },

@@ -22,7 +22,6 @@ type collectors struct {
 	brake     *brake.Brake
 }
 
-// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors(b *brake.Brake) collectors {
 	const subsystem = "pod_gc_collector"
 	labels := []string{"namespace", "reason"}

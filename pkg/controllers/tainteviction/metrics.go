@@ -18,7 +18,6 @@ type collectors struct {
 	term      terms
 }
 
-// newCollectors makes the metrics. They count nothing until they are registered.
 func newCollectors(t terms) *collectors {
 	const subsystem = "taint_eviction_controller"
 	return &collectors{

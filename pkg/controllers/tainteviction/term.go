@@ -9,8 +9,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// term is what the controller knows beside its pods, for as long as the process leads. Observe reads when
-// that began; hold and release change what is held.
+// term is what the controller knows beside its pods.
 type term struct {
 	Began time.Time                     // when this process began to lead
 	Held  cowmap.Map[string, time.Time] // what the brake holds, and until when it does if nothing more is held
@@ -25,7 +24,6 @@ type terms struct {
 	brake *brake.Brake
 }
 
-// newTerms returns a term in which nothing is held. When it ends, the brake lets go of all that it holds.
 func newTerms(c reconcile.Clock, b *brake.Brake) terms {
 	t := terms{brake: b}
 	t.Term = reconcile.NewTerm(reconcile.TermOptions[term]{
@@ -69,7 +67,6 @@ func (t terms) release(what string, cause brake.Cause) {
 	t.Update(func(is term) term { return t.without(is, what, cause) })
 }
 
-// without returns the term in which something is held no longer, and tells the brake.
 func (t terms) without(is term, what string, cause brake.Cause) term {
 	if _, held := is.Held.Get(what); held {
 		is.Held = is.Held.Without(what)
