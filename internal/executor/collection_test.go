@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,19 +70,19 @@ func TestDeleteCollectionWithOneThatIsRefused(t *testing.T) {
 		put(b, newPod(fmt.Sprintf("p-%02d", i), nil))
 	}
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("a webhook"))
-	tried := 0
+	var tried atomic.Int64
 	kept := func(name string) bool { return true }
 	b.BeforeWrite(func(w clienttest.Write) error {
 		if w.Verb == "delete" {
-			tried++
+			tried.Add(1)
 		}
 		if w.Verb == "deletecollection" || kept(w.Key.Name) {
 			return refusal
 		}
 		return nil
 	})
-	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) || tried != mostRefusals {
-		t.Errorf("%d tries: %v", tried, did.Err)
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) || tried.Load() != mostRefusals {
+		t.Errorf("%d tries: %v", tried.Load(), did.Err)
 	}
 	kept = func(name string) bool { return name == "p-00" }
 	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) {

@@ -141,15 +141,15 @@ func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 			}
 		}
 		w.start()
-		pods, statuses := 0, 0
+		var pods, statuses atomic.Int64
 		w.BeforeWrite(func(x clienttest.Write) error {
 			switch {
 			case x.Kind == "Pod":
-				if pods++; pods == 1 {
+				if pods.Add(1) == 1 {
 					return exceeded(x.Key.Name)
 				}
-			case pods == 2:
-				if statuses++; statuses == 1 {
+			case pods.Load() == 2:
+				if statuses.Add(1) == 1 {
 					return exceeded(x.Key.Name)
 				}
 			}
@@ -162,7 +162,7 @@ func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 		if got := w.memories("a"); len(got) < 3 || got[0] != 0 || got[1] != 12 || got[2] != 2 {
 			t.Errorf("told %v", got)
 		}
-		if statuses == 0 {
+		if statuses.Load() == 0 {
 			t.Error("no report was refused")
 		}
 	})

@@ -115,6 +115,7 @@ func (l *linked) readRequests(h *History, o *Options) {
 func (l *linked) attribute(o *Options) {
 	byVersion := map[int64]*revision{}
 	ends := map[types.UID][]*revision{} // the revisions that end an object
+	answers := map[int64]*request{}     // the changes that were answered with a version
 	for _, r := range l.revisions {
 		byVersion[r.Version] = r
 		if r.goes() {
@@ -122,11 +123,23 @@ func (l *linked) attribute(o *Options) {
 		}
 	}
 	for _, q := range l.requests {
+		if q.write() && q.Succeeded() && q.Verb != "delete" && q.shows(byVersion[q.Version]) {
+			answers[q.Version] = q
+		}
+	}
+	// Who was answered with the end of an object has made it, and not an earlier one that was answered with less.
+	unanswered := func(q *request, ends []*revision) []*revision {
+		return slices.DeleteFunc(slices.Clone(ends), func(r *revision) bool {
+			by := answers[r.Version]
+			return by != nil && by != q
+		})
+	}
+	for _, q := range l.requests {
 		if !q.write() || !q.Succeeded() {
 			continue
 		}
 		r := byVersion[q.Version]
-		if r != nil && (resources[r.kind] != q.Resource || q.Name != "" && q.Name != r.Object.GetName()) {
+		if !q.shows(r) {
 			r = nil
 		}
 		answered := r
@@ -136,7 +149,7 @@ func (l *linked) attribute(o *Options) {
 		// An object that is being deleted goes with its last finalizer, in the version that it had.
 		others := q.Verb != "create" && q.Verb != "delete" && r != nil && q.follows(r)
 		if q.Verb != "create" && r != nil && (r.by != nil || others) {
-			if end := q.chooseEnd(ends[r.uid]); end != nil {
+			if end := q.chooseEnd(unanswered(q, ends[r.uid])); end != nil {
 				r, others = end, false
 			}
 		}
@@ -172,6 +185,11 @@ func (r *revision) held() bool {
 	return r.Type == Deleted && r.old != nil && slices.ContainsFunc(r.old.GetFinalizers(), func(f string) bool {
 		return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents
 	})
+}
+
+// shows reports whether the answer may be a revision: one of the object that was asked for.
+func (q *request) shows(r *revision) bool {
+	return r != nil && resources[r.kind] == q.Resource && (q.Name == "" || q.Name == r.Object.GetName())
 }
 
 // follows reports whether a change was answered with a revision that it cannot have made: one that was seen before it was asked for,

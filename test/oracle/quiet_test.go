@@ -182,6 +182,14 @@ func TestQuietAtRest(t *testing.T) { // S14
 			forced.ResponseUID, forced.Version = p.GetUID(), 3
 			s.Manager().Release(p)
 		}},
+		{name: "a finalizer is taken off that another has taken off, and then the last one", write: func(s *scene) { // simulation seed 387
+			p := s.User().Edit(s.pods(s.User().Create(aSet(nil, "a", 1)), 1)[0], finalizers("example.com/kept"))
+			p = s.Manager().Terminate(p)
+			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "pods", Subresource: "status",
+				Name: p.GetName(), Code: 200, Version: s.Revisions[len(s.Revisions)-2].Version, Received: s.Now.Add(time.Minute), Done: s.Now.Add(time.Minute)})
+			s.Wait(time.Minute + time.Second)
+			s.Manager().Release(p)
+		}, want: "update of pods/web-a-1/status"},
 		{name: "an update of what another has written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))
 			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1,

@@ -149,10 +149,10 @@ func TestRefusedStatus(t *testing.T) { // CJ-96
 	begin(t, func(c *cluster) {
 		c.lasting(20 * time.Second)
 		c.until("00:12:30")
-		tries := 0
+		var tries atomic.Int64
 		c.BeforeWrite(func(w clienttest.Write) error {
 			if w.Kind == "CronJob" {
-				tries++
+				tries.Add(1)
 				return apierrors.NewForbidden(batchv1.Resource("cronjobs"), w.Key.Name, errors.New("a webhook says no"))
 			}
 			return nil
@@ -162,8 +162,8 @@ func TestRefusedStatus(t *testing.T) { // CJ-96
 		if created, warned := c.events("SuccessfulCreate"), c.events("UnsupportedSchedule"); created != 2 || warned != 1 {
 			t.Errorf("%d Jobs, %d warnings", created, warned)
 		}
-		if tries < 10 || tries > 50 {
-			t.Errorf("the status was tried %d times", tries)
+		if tries.Load() < 10 || tries.Load() > 50 {
+			t.Errorf("the status was tried %d times", tries.Load())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,10 +86,10 @@ func TestDiaries(t *testing.T) {
 		"CJ-54 a Job that cannot be created": func(c *cluster) {
 			c.until("00:12:30")
 			c.start()
-			refused := 0
+			var refused atomic.Int64
 			c.BeforeWrite(func(w clienttest.Write) error {
 				if w.Verb == "create" {
-					if refused++; refused <= 3 {
+					if n := refused.Add(1); n <= 3 {
 						return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("exceeded quota"))
 					}
 				}

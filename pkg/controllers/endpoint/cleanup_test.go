@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,7 +75,10 @@ func TestEndpointsToDelete(t *testing.T) {
 func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []string) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+		var mu sync.Mutex
 		s.AfterWrite(func(w clienttest.Write) error {
+			mu.Lock()
+			defer mu.Unlock()
 			deleted = append(deleted, fmt.Sprintf("%s after %s", w.Key, time.Since(began)))
 			return nil
 		})
@@ -138,15 +143,14 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := serverOf(t, ofOurs("a"), ofOurs("b"), ofOurs("c"), foreign, web(), pod("a", "10.0.0.1"))
-			tried := false
+			var tried atomic.Bool
 			s.BeforeWrite(func(w clienttest.Write) error {
 				if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
 					t.Errorf("%s without precondition", w)
 				}
-				if tried || w.Key.Name != "a" {
+				if w.Key.Name != "a" || tried.Swap(true) {
 					return nil
 				}
-				tried = true
 				return row.first(s)
 			})
 			deleted, codes := cleanUp(t, s)
@@ -166,10 +170,10 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 // Rounds that fail follow one another more and more slowly, and never more than a minute apart.
 func TestCleanUpRetries(t *testing.T) {
 	s := serverOf(t, ofOurs("a"))
-	refused := 0
-	s.BeforeWrite(func(clienttest.Write) error { refused++; return apierrors.NewInternalError(errors.New("no")) })
-	if deleted, _ := cleanUp(t, s); len(deleted) > 0 || refused < 60 || refused > 70 {
-		t.Errorf("deleted %v, %d tries in an hour", deleted, refused)
+	var refused atomic.Int64
+	s.BeforeWrite(func(clienttest.Write) error { refused.Add(1); return apierrors.NewInternalError(errors.New("no")) })
+	if deleted, _ := cleanUp(t, s); len(deleted) > 0 || refused.Load() < 60 || refused.Load() > 70 {
+		t.Errorf("deleted %v, %d tries in an hour", deleted, refused.Load())
 	}
 }
 

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,16 +91,16 @@ func TestTriggerTimeOutlivesWritesThatFail(t *testing.T) {
 					t.Fatal(diff)
 				}
 				k.noted = nil
-				writes := 0
+				var writes atomic.Int64
 				k.BeforeWrite(func(clienttest.Write) error {
-					if writes++; writes > 1 || row.before == nil {
+					if n := writes.Add(1); n > 1 || row.before == nil {
 						return nil
 					}
 					return row.before(k)
 				})
 				k.AfterWrite(func(w clienttest.Write) error {
 					_ = k.note(w)
-					if writes > 1 || row.after == nil {
+					if writes.Load() > 1 || row.after == nil {
 						return nil
 					}
 					return row.after(k)

@@ -416,10 +416,10 @@ func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "", errors.New("it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	inCluster(t, func(s *clienttest.Server) {
-		tries := 0
+		var tries atomic.Int64
 		s.BeforeWrite(func(w clienttest.Write) error {
 			if w.Verb == "create" {
-				tries++
+				tries.Add(1)
 				return terminating
 			}
 			return nil
@@ -429,8 +429,8 @@ func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if tries != 1 {
-			t.Errorf("it was tried %d times", tries)
+		if tries.Load() != 1 {
+			t.Errorf("it was tried %d times", tries.Load())
 		}
 	}, node("n1", "a", "1"), pod("a", "10.0.0.1"))
 }
@@ -547,10 +547,10 @@ func TestMEND20ServiceMadeAnew(t *testing.T) {
 // A slice that somebody else deletes in the moment before the controller does counts as deleted: no error, no event, and no other try.
 func TestMEND21SlicesThatAreGone(t *testing.T) {
 	inCluster(t, func(s *clienttest.Server) {
-		tries := 0
+		var tries atomic.Int64
 		s.BeforeWrite(func(w clienttest.Write) error {
 			if w.Verb == "delete" {
-				tries++
+				tries.Add(1)
 				return apierrors.NewNotFound(w.GroupResource(), w.Key.Name)
 			}
 			return nil
@@ -562,8 +562,8 @@ func TestMEND21SlicesThatAreGone(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if tries != 1 {
-			t.Errorf("it was tried %d times", tries)
+		if tries.Load() != 1 {
+			t.Errorf("it was tried %d times", tries.Load())
 		}
 	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
 }

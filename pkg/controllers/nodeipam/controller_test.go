@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,12 +165,12 @@ func TestRefusedWrites(t *testing.T) {
 // A node that the API server does not accept is tried more and more rarely, also while others come and get their ranges.
 func TestNodesThatAreNotAccepted(t *testing.T) { // IPAM-62
 	run(t, Options{ClusterCIDR: "10.0.0.0/16"}, 0, func(b *bench) {
-		tries := 0
+		var tries atomic.Int64
 		b.BeforeWrite(func(w clienttest.Write) error {
 			if w.Key.Name != name(0) {
 				return nil
 			}
-			tries++
+			tries.Add(1)
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), w.Key.Name, nil)
 		})
 		for i := range 100 {
@@ -177,8 +178,8 @@ func TestNodesThatAreNotAccepted(t *testing.T) { // IPAM-62
 			time.Sleep(100 * time.Millisecond)
 		}
 		b.unshared(99)
-		if tries < 5 || tries > 10 {
-			t.Errorf("it was tried %d times in ten seconds, while 99 others came", tries)
+		if tries.Load() < 5 || tries.Load() > 10 {
+			t.Errorf("it was tried %d times in ten seconds, while 99 others came", tries.Load())
 		}
 		b.BeforeWrite(nil)
 		time.Sleep(longestPause)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -321,9 +322,9 @@ func TestPV51LifeOfAVolume(t *testing.T) {
 func TestMEND24AClaimGoesWhileItIsBound(t *testing.T) {
 	for n := range 4 {
 		run(t, Options{}, func(c *cluster) {
-			writes := 0
+			var writes atomic.Int64
 			c.AfterWrite(func(clienttest.Write) error {
-				if writes++; writes == n+1 {
+				if writes.Add(1) == int64(n+1) {
 					c.remove("data")
 					time.Sleep(time.Second) // the answer takes longer than the watch
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -305,10 +306,10 @@ func TestAPodThatTheCacheMisses(t *testing.T) { // SM-37
 // An update that fails is tried again without an end, and does not keep the others of the namespace from theirs.
 func TestErrorsAreRetried(t *testing.T) { // SM-38
 	run(t, func(s *clienttest.Server, put func(plan.Object)) {
-		failing := 0
+		var failing atomic.Int64
 		s.BeforeWrite(func(w clienttest.Write) error {
-			if w.Key.Name == "a" && failing < 10 {
-				failing++
+			if w.Key.Name == "a" && failing.Load() < 10 {
+				failing.Add(1)
 				return apierrors.NewInternalError(errors.New("no"))
 			}
 			return nil
@@ -320,8 +321,8 @@ func TestErrorsAreRetried(t *testing.T) { // SM-38
 			t.Error("b waits for a")
 		}
 		clienttest.Settle()
-		if len(finalizers(t, s, "a")) != 1 || failing != 10 {
-			t.Errorf("a was given up after %d tries", failing)
+		if len(finalizers(t, s, "a")) != 1 || failing.Load() != 10 {
+			t.Errorf("a was given up after %d tries", failing.Load())
 		}
 	})
 }

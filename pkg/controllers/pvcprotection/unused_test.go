@@ -3,6 +3,7 @@ package pvcprotection
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,13 +182,13 @@ func TestLifeOfACondition(t *testing.T) { // SM-39
 
 // Where the account lacks the right, each claim gets its finalizer, and no claim is tried twice.
 func TestForbiddenConditionsAreGivenUp(t *testing.T) { // SM-35, SM-39
-	tries := 0
+	var tries atomic.Int64
 	run(t, func(s *clienttest.Server, put func(plan.Object)) {
 		s.BeforeWrite(func(w clienttest.Write) error {
 			if w.Options.Subresource != plan.Status {
 				return nil
 			}
-			tries++
+			tries.Add(1)
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, w.Key.Name, errors.New(`User "x" cannot update resource "persistentvolumeclaims/status" in API group "" in the namespace "shop"`))
 		})
 		for _, name := range []string{"a", "b", "c"} {
@@ -195,8 +196,8 @@ func TestForbiddenConditionsAreGivenUp(t *testing.T) { // SM-35, SM-39
 			clienttest.Settle()
 		}
 		time.Sleep(time.Hour)
-		if tries != 1 {
-			t.Errorf("tried %d times", tries)
+		if tries.Load() != 1 {
+			t.Errorf("tried %d times", tries.Load())
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			if got := finalizers(t, s, name); !slices.Equal(got, []string{finalizer}) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -348,10 +349,10 @@ func TestRC11RC15WithoutATemplate(t *testing.T) {
 // A status that cannot be written is written later, and spoils nothing else of the object.
 func TestRC17RC18ConflictsOfTheStatus(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		refusals := 0
+		var refusals atomic.Int64
 		c.BeforeWrite(func(w clienttest.Write) error {
-			if w.Kind == "ReplicationController" && refusals < 3 {
-				refusals++
+			if w.Kind == "ReplicationController" && refusals.Load() < 3 {
+				refusals.Add(1)
 				return errors.New("not now")
 			}
 			return nil
@@ -361,8 +362,8 @@ func TestRC17RC18ConflictsOfTheStatus(t *testing.T) {
 		c.put(rc)
 		clienttest.Settle()
 		got := c.controller("web")
-		if got.Status.Replicas != 1 || got.Status.ObservedGeneration != 2 || refusals != 3 {
-			t.Errorf("after %d refusals the status is %+v", refusals, got.Status)
+		if got.Status.Replicas != 1 || got.Status.ObservedGeneration != 2 || refusals.Load() != 3 {
+			t.Errorf("after %d refusals the status is %+v", refusals.Load(), got.Status)
 		}
 		got.Status, got.ResourceVersion, rc.ResourceVersion = rc.Status, "", ""
 		if diff := cmp.Diff(rc, got); diff != "" {

@@ -1,6 +1,7 @@
 package tainteviction
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -53,10 +54,13 @@ func TestNodeThatIsBack(t *testing.T) {
 // What was due before this process leads is not due before kubelets have had time to say how their nodes are.
 func TestNodeThatIsNotBack(t *testing.T) {
 	var began, deleted time.Time
+	var mu sync.Mutex
 	run(t, 0, func(b *bench) {
 		b.back(corev1.ConditionUnknown)
 		b.tainted(10 * time.Minute)
 		b.BeforeWrite(func(w clienttest.Write) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if w.Verb == "delete" {
 				deleted = time.Now()
 			}
