@@ -69,13 +69,13 @@ func (o *Options) newCaches(c manager.Context) (*caches, error) {
 	var errs [9]error
 	k.podsOn, errs[0] = informers.PodsByNode(c.Informers, fields)
 	k.podsOf, errs[1] = informers.PodsByClaim(c.Informers, fields)
-	k.podsWith, errs[2] = informers.IndexedPods(c.Informers, index, indexPod, fields)
+	k.podsWith, errs[2] = informers.IndexedPods(c.Informers, indexName, indexPod, fields)
 	k.nodes, errs[3] = informers.Nodes(c.Informers, nodePaths()...)
 	k.claims, errs[4] = informers.Objects[*corev1.PersistentVolumeClaim](c.Informers, "spec.volumeName", "status.phase")
-	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, index, k.strays.indexVolume, volumePaths()...)
-	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, index, k.strays.indexAttachment, "spec", "status")
+	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, indexName, k.misnamed.indexVolume, volumePaths()...)
+	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, indexName, k.misnamed.indexAttachment, "spec", "status")
 	k.drivers, errs[7] = informers.Objects[*storagev1.CSIDriver](c.Informers, "spec.attachRequired")
-	k.naming, errs[8] = informers.IndexedObjects(c.Informers, index, indexNode, nodePaths()...)
+	k.reporting, errs[8] = informers.IndexedObjects(c.Informers, indexName, indexNode, nodePaths()...)
 	return k, errors.Join(errs[:]...)
 }
 
@@ -96,7 +96,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			k.term.Follow(k.drivers.Watch(k.volumesByDriver)),
 		},
 		Term:     k.term,
-		Source:   k.prove,
+		Source:   k.compareCaches,
 		Observe:  k.observeVolume,
 		Live:     volumeSnapshot.live,
 		Plan:     planVolume,
@@ -107,13 +107,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "attaching_nodes",
 		QueueName: "pvcs",
 		Workers:   nodeWorkers,
-		Explained: []string{"VolumeAttachment"}, // see collectors.tell; Nodes are another controller's
+		Explained: []string{"VolumeAttachment"}, // see collectors.recordVerdicts; Nodes are another controller's
 		Verified:  []string{"VolumeAttachment"}, // of those that a previous leader has made for a node
 		Watches: []reconcile.Watch{
 			k.attachments.Watch(nodesByAttachment, batched), k.podsOn.Watch(k.nodesByPod, batched), k.nodes.Watch(nodesByNode, batched),
 			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),
 		},
-		Source:   k.waitForProof,
+		Source:   k.waitForComparison,
 		Observe:  k.observeNode,
 		Prove:    k.proveNode,
 		Owner:    nodeSnapshot.owner,

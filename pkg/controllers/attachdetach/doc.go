@@ -11,7 +11,7 @@
 //     nodes. It creates VolumeAttachments.
 //   - planNode (plan_node.go) detaches. Its key is a node, since the safety of the kubelet is a protocol with a node: a volume leaves
 //     volumesAttached, then the node is read live, and then the VolumeAttachment is deleted. Many volumes are one write of the status and one
-//     read. Of iSCSI and FC, which have no VolumeAttachments, it also decides which node is told (observe_told.go).
+//     read. Of iSCSI and FC, which have no VolumeAttachments, it also decides which node lists a volume (observe_exclusive.go).
 //
 // A program passes what attachdetach.New(attachdetach.Options{}) returns to manager.New. For users, docs/attachdetach.md says what the
 // controller does.

@@ -15,7 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and what it tells of volumes and VolumeAttachments beside its keys.
+// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and the records of volumes and VolumeAttachments, which are not its keys.
 type collectors struct {
 	*caches
 	forced     *metrics.CounterVec
@@ -65,7 +65,7 @@ func plugin(volume string) string {
 	return volume
 }
 
-// appliedVolume counts what drivers have done, and tells of the PersistentVolume.
+// appliedVolume counts what drivers have done, and keeps a record of the PersistentVolume.
 func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volumeDecision, _, _ plan.Outcome) {
 	kind, migrated := plugin(s.Volume.Name), strconv.FormatBool(s.Volume.Migrated)
 	for _, took := range d.Attached {
@@ -79,7 +79,7 @@ func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volume
 	}
 }
 
-// appliedNode counts and logs what was detached, says what the brake holds, and tells of each VolumeAttachment.
+// appliedNode counts and logs what was detached, says what the brake holds, and keeps a record of each VolumeAttachment.
 func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDecision, did, _ plan.Outcome) {
 	logger, now := klog.FromContext(ctx), time.Now()
 	for _, reason := range []string{forcedByTaint, forcedByTime, forcedByEnd} {
@@ -106,15 +106,15 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(now.Sub(asked.When).Seconds())
 		}
 	}
-	c.tell(now, s.Name, d.Verdicts)
+	c.recordVerdicts(now, s.Name, d.Verdicts)
 	c.term.Update(func(t term) term { return c.applied(t, now, s, d) })
 }
 
-// tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.
-func (c *collectors) tell(now time.Time, node string, verdicts map[string]string) {
+// recordVerdicts keeps a record of each VolumeAttachment of a node, by its name: what was decided and why.
+func (c *collectors) recordVerdicts(now time.Time, node string, verdicts map[string]string) {
 	t, _ := c.term.Get()
 	before, _ := t.Nodes.Get(node)
-	for name := range before.Told {
+	for name := range before.Explained {
 		if _, ok := verdicts[name]; !ok {
 			c.nodes.Forget(plan.Key{Name: name})
 		}

@@ -63,7 +63,7 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 		w.add(t, o)
 	}
 	gone := volumes.AttachmentName(driver, "gone", "n")
-	s := nodeSnapshot{Name: "n", Node: n, Volumes: []onNode{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
+	s := nodeSnapshot{Name: "n", Node: n, Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
 	a := s.Volumes[0].Attachment
 	d := nodeDecision{Deleted: map[string]string{a.Name: forcedByTaint}, Verdicts: map[string]string{a.Name: "out of service"}}
 	c.appliedNode(t.Context(), s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: a}}}, plan.Outcome{})

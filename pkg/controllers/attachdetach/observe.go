@@ -26,7 +26,7 @@ type caches struct {
 	podsOf      informers.ClaimPodCache
 	podsWith    informers.IndexedStore[*corev1.Pod] // by the names of volumes that stand in them, and by their drivers
 	nodes       informers.NodeCache
-	naming      informers.IndexedStore[*corev1.Node] // the same, by the volumes that their statuses name
+	reporting   informers.IndexedStore[*corev1.Node] // the same, by the volumes that their statuses name
 	claims      informers.Store[*corev1.PersistentVolumeClaim]
 	volumes     informers.IndexedStore[*corev1.PersistentVolume]    // by the names that they have in the statuses of nodes, and by drivers
 	attachments informers.IndexedStore[*storagev1.VolumeAttachment] // by what they attach, and by nodes
@@ -36,24 +36,24 @@ type caches struct {
 
 	disableTimeout bool
 	term           *reconcile.Term[term]
-	strays         strays
+	misnamed       misnamedIndex
 	inline         inlines
 	census         reconcile.Memo[time.Time, census]
 }
 
-// Indexes have values of several kinds, told apart by how they begin.
+// Indexes have values of several kinds, which begin differently.
 const (
-	named    = "named "    // the name of a volume in the statuses of nodes
-	byDriver = "driver "   // a CSI driver
-	ofVolume = "volume "   // a PersistentVolume
-	onANode  = "node "     // a node
-	index    = "attaching" // the name of the indexes
+	byName    = "named "    // the name of a volume in the statuses of nodes
+	byDriver  = "driver "   // a CSI driver
+	byVolume  = "volume "   // a PersistentVolume
+	byNode    = "node "     // a node
+	indexName = "attaching" // the name of the indexes
 )
 
 func indexVolume(pv *corev1.PersistentVolume) (values []string) {
 	v := ofPV(pv)
 	if v.Name != "" {
-		values = append(values, named+v.Name)
+		values = append(values, byName+v.Name)
 	}
 	if v.Driver != "" {
 		values = append(values, byDriver+v.Driver)
@@ -62,12 +62,12 @@ func indexVolume(pv *corev1.PersistentVolume) (values []string) {
 }
 
 func indexAttachment(a *storagev1.VolumeAttachment) []string {
-	values := []string{onANode + a.Spec.NodeName, byDriver + a.Spec.Attacher}
+	values := []string{byNode + a.Spec.NodeName, byDriver + a.Spec.Attacher}
 	switch s := a.Spec.Source; {
 	case s.PersistentVolumeName != nil:
-		values = append(values, ofVolume+*s.PersistentVolumeName)
+		values = append(values, byVolume+*s.PersistentVolumeName)
 	case s.InlineVolumeSpec != nil:
-		values = append(values, named+ofSpec(s.InlineVolumeSpec).Name)
+		values = append(values, byName+ofSpec(s.InlineVolumeSpec).Name)
 	}
 	return values
 }
@@ -75,10 +75,10 @@ func indexAttachment(a *storagev1.VolumeAttachment) []string {
 // indexNode is of what a node lists as attached, or has in use.
 func indexNode(n *corev1.Node) (values []string) {
 	for _, a := range n.Status.VolumesAttached {
-		values = append(values, named+string(a.Name))
+		values = append(values, byName+string(a.Name))
 	}
 	for _, name := range n.Status.VolumesInUse {
-		values = append(values, named+string(name))
+		values = append(values, byName+string(name))
 	}
 	slices.Sort(values)
 	return slices.Compact(values)
@@ -90,7 +90,7 @@ func indexPod(p *corev1.Pod) (values []string) {
 	}
 	for i := range p.Spec.Volumes {
 		if v := ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace); v.Name != "" {
-			values = append(values, named+v.Name)
+			values = append(values, byName+v.Name)
 			if v.Driver != "" {
 				values = append(values, byDriver+v.Driver)
 			}
@@ -111,9 +111,9 @@ func (k *caches) attachable(v volume) bool {
 	return t.Absences.attaches(time.Now(), v.Driver)
 }
 
-// volumeOf returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is false, the claim is not bound, so
+// volumeOfClaim returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is false, the claim is not bound, so
 // that nobody can tell (AD-14).
-func (k *caches) volumeOf(namespace, claim string) (v volume, ok bool) {
+func (k *caches) volumeOfClaim(namespace, claim string) (v volume, ok bool) {
 	c := k.claims.Get(namespace, claim)
 	if c == nil || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
 		return volume{}, false
@@ -130,18 +130,18 @@ func (k *caches) volumeOf(namespace, claim string) (v volume, ok bool) {
 
 // volumesOf returns the volumes of a pod that nodes attach.
 func (k *caches) volumesOf(p *corev1.Pod) []volume {
-	all, _ := k.resolved(p)
+	all, _ := k.resolve(p)
 	return all
 }
 
-// resolved is the same, and reports whether all claims of the pod are bound, so that these are all that it may use.
-func (k *caches) resolved(p *corev1.Pod) (all []volume, ok bool) {
+// resolve is volumesOf, and reports whether all claims of the pod are bound: if so, the pod uses no other volumes.
+func (k *caches) resolve(p *corev1.Pod) (all []volume, ok bool) {
 	ok = true
 	inline := k.inline.of(p)
 	for i := range p.Spec.Volumes {
 		v, known := inline.all[i], true
 		if name, ok := podutil.ClaimOf(p, &p.Spec.Volumes[i]); ok {
-			v, known = k.claimed(p, &p.Spec.Volumes[i], name)
+			v, known = k.volumeOfPodClaim(p, &p.Spec.Volumes[i], name)
 		} else if !k.attachable(v) {
 			v = volume{}
 		}
@@ -152,24 +152,25 @@ func (k *caches) resolved(p *corev1.Pod) (all []volume, ok bool) {
 	return all, ok
 }
 
-// claimed returns the volume of a claim that a volume of a pod names, in the terms of volumeOf.
-func (k *caches) claimed(p *corev1.Pod, of *corev1.Volume, name string) (v volume, ok bool) {
+// volumeOfPodClaim is volumeOfClaim for a claim that a volume of a pod names.
+func (k *caches) volumeOfPodClaim(p *corev1.Pod, of *corev1.Volume, name string) (v volume, ok bool) {
 	if of.PersistentVolumeClaim == nil {
 		if c := k.claims.Get(p.Namespace, name); c == nil || !metav1.IsControlledBy(c, p) {
 			return volume{}, false
 		}
 	}
-	return k.volumeOf(p.Namespace, name)
+	return k.volumeOfClaim(p.Namespace, name)
 }
 
-// unclear names a pod on a node that needs its volumes, of which one is not known, as its claim is not bound any more; empty if there is none. A
-// kubelet mounts nothing for a pod with a claim that is not bound, so one that has never run uses nothing.
-func (k *caches) unclear(node string) (name string) {
+// podWithUnboundClaim names a pod on a node of which a claim is no longer bound, so that one of its volumes is not known;
+// empty if there is none. A kubelet mounts nothing for a pod with a claim that is not bound, so a pod that has never run uses
+// nothing.
+func (k *caches) podWithUnboundClaim(node string) (name string) {
 	for _, p := range k.podsOn.OnNode(node) {
 		if !needs(p) || !hasRun(p) {
 			continue
 		}
-		if _, ok := k.resolved(p); !ok && (name == "" || podName(p) < name) {
+		if _, ok := k.resolve(p); !ok && (name == "" || podName(p) < name) {
 			name = podName(p)
 		}
 	}
@@ -181,26 +182,26 @@ func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // observeVolume finds who needs a volume, and where it is.
 func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
 	s := volumeSnapshot{DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, volumeMemory{})}
-	if !k.proved() {
-		s.Unproved = unproved
+	if !k.cachesCompared() {
+		s.NotCompared = notCompared
 	}
 	name := k.volumeNamed(r.Key.Name)
-	var by map[string]*atNode
+	var by map[string]*podsOnNode
 	s.Volume, by = k.podsNeeding(name)
 	s.Users = k.users(by)
-	for _, pv := range k.volumes.By(named + name) {
+	for _, pv := range k.volumes.By(byName + name) {
 		o.Exists = true
 		s.Attachments = append(s.Attachments, k.attachmentsOf(pv)...)
 	}
-	s.Attachments = append(s.Attachments, k.attachments.By(named+name)...)
-	if s.Volume.Name != "" && !s.Volume.told() {
-		s.Strays = k.straysOf(s.Volume)
-		s.Attachments = append(s.Attachments, s.Strays...)
+	s.Attachments = append(s.Attachments, k.attachments.By(byName+name)...)
+	if s.Volume.Name != "" && !s.Volume.statusOnly() {
+		s.Misnamed = k.misnamedOf(s.Volume)
+		s.Attachments = append(s.Attachments, s.Misnamed...)
 	}
-	if s.Volume.told() || slices.ContainsFunc(s.Users, func(u user) bool { return u.As.Exclusive }) {
-		s.Naming = k.namersOf(name, by)
+	if s.Volume.statusOnly() || slices.ContainsFunc(s.Users, func(u usingNode) bool { return u.Volume.Exclusive }) {
+		s.ReportingNodes = k.reportingNodes(name, by)
 	}
-	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !nodes.Ready(n.Node) }) {
+	if slices.ContainsFunc(s.ReportingNodes, func(n reportingNode) bool { return !nodes.Ready(n.Node) }) {
 		s.Held = k.held(r.Now)
 	}
 	o.Exists = o.Exists || len(s.Attachments) > 0 || len(by) > 0
@@ -209,8 +210,8 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 	return o, nil
 }
 
-// atNode is a volume on a node where pods need it.
-type atNode struct {
+// podsOnNode are the pods that need a volume on one node.
+type podsOnNode struct {
 	pods []*corev1.Pod
 	as   volume // what it is for them
 }
@@ -228,8 +229,8 @@ func (v volume) before(other volume) bool {
 }
 
 // podsNeeding returns the pods that need a volume, by node, and what it is for all that name it: the first of its PersistentVolumes, if there are any.
-func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
-	by = map[string]*atNode{}
+func (k *caches) podsNeeding(name string) (v volume, by map[string]*podsOnNode) {
+	by = map[string]*podsOnNode{}
 	use := func(one volume, p *corev1.Pod) {
 		if one.before(v) {
 			v = one
@@ -239,7 +240,7 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 		}
 		on := by[p.Spec.NodeName]
 		if on == nil {
-			on = &atNode{}
+			on = &podsOnNode{}
 			by[p.Spec.NodeName] = on
 		}
 		if one.before(on.as) {
@@ -249,7 +250,7 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 			on.pods = append(on.pods, p)
 		}
 	}
-	for _, pv := range k.volumes.By(named + name) {
+	for _, pv := range k.volumes.By(byName + name) {
 		ref := pv.Spec.ClaimRef
 		if ref == nil {
 			continue
@@ -259,13 +260,13 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 				if claim, ok := podutil.ClaimOf(p, &p.Spec.Volumes[i]); !ok || claim != ref.Name {
 					continue
 				}
-				if one, ok := k.claimed(p, &p.Spec.Volumes[i], ref.Name); ok && one.PV == pv.Name {
+				if one, ok := k.volumeOfPodClaim(p, &p.Spec.Volumes[i], ref.Name); ok && one.PV == pv.Name {
 					use(one, p)
 				}
 			}
 		}
 	}
-	inline := k.podsWith.By(named + name)
+	inline := k.podsWith.By(byName + name)
 	slices.SortFunc(inline, older) // of several definitions, the first one counts
 	for _, p := range inline {
 		if one, there := k.inline.of(p).byName[name]; there && k.attachable(one) {
@@ -275,13 +276,13 @@ func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
 	return v, by
 }
 
-// namersOf returns the nodes whose statuses name a volume, by name.
-func (k *caches) namersOf(name string, by map[string]*atNode) (all []namer) {
-	for _, n := range k.naming.By(named + name) {
-		all = append(all, namer{Node: n, Needed: by[n.Name] != nil, Unclear: !nodes.Ready(n) &&
-			k.unclear(n.Name) != ""})
+// reportingNodes returns the nodes whose statuses name a volume, by name.
+func (k *caches) reportingNodes(name string, by map[string]*podsOnNode) (all []reportingNode) {
+	for _, n := range k.reporting.By(byName + name) {
+		all = append(all, reportingNode{Node: n, Needed: by[n.Name] != nil, UnboundClaim: !nodes.Ready(n) &&
+			k.podWithUnboundClaim(n.Name) != ""})
 	}
-	slices.SortFunc(all, func(a, b namer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	slices.SortFunc(all, func(a, b reportingNode) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return all
 }
 
@@ -297,17 +298,17 @@ func (k *caches) volumeNamed(name string) string {
 // PersistentVolume this one has the name.
 func (k *caches) attachmentsOf(pv *corev1.PersistentVolume) []*storagev1.VolumeAttachment {
 	v := ofPV(pv)
-	return slices.DeleteFunc(k.attachments.By(ofVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool { return ours(a) && !v.attachedBy(a) })
+	return slices.DeleteFunc(k.attachments.By(byVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool { return ours(a) && !v.attachedBy(a) })
 }
 
 // users returns the nodes where pods need a volume: that of the oldest pod first.
-func (k *caches) users(by map[string]*atNode) (all []user) {
+func (k *caches) users(by map[string]*podsOnNode) (all []usingNode) {
 	for node, on := range by {
 		slices.SortFunc(on.pods, older)
 		n := k.nodes.Get(node)
-		all = append(all, user{Node: node, Pods: on.pods, As: on.as, Managed: n != nil && managed(n)})
+		all = append(all, usingNode{Node: node, Pods: on.pods, Volume: on.as, Managed: n != nil && managed(n)})
 	}
-	slices.SortFunc(all, func(a, b user) int { return older(a.Pods[0], b.Pods[0]) })
+	slices.SortFunc(all, func(a, b usingNode) int { return older(a.Pods[0], b.Pods[0]) })
 	return all
 }
 

@@ -46,7 +46,7 @@ func (k *caches) firstAbsences(now time.Time) absences {
 		a.known[d.Name] = lastSeen{attaches: attaches(d)}
 	}
 	for _, all := range []cache.Indexer{k.volumes.Informer().GetIndexer(), k.podsWith.Informer().GetIndexer()} {
-		for _, value := range all.ListIndexFuncValues(index) {
+		for _, value := range all.ListIndexFuncValues(indexName) {
 			name, ok := strings.CutPrefix(value, byDriver)
 			if _, known := a.known[name]; ok && !known && !k.showsAttached(name) {
 				a.detached[name] = true
@@ -118,8 +118,8 @@ func (k *caches) showsAttached(name string) bool {
 	return true
 }
 
-// wake enqueues, until ctx ends, what concerns drivers whose absence has begun to count. of returns that.
-func (k *caches) wake(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
+// enqueueAbsent enqueues, until ctx ends, the keys of drivers whose absence has begun to count. of returns the keys of a driver.
+func (k *caches) enqueueAbsent(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
 	for since := time.Now(); pause(ctx, lookForAbsences); {
 		now := time.Now()
 		t, _ := k.term.Get()

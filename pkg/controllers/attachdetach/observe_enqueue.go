@@ -25,8 +25,8 @@ func present[T any](sides ...*T) []*T {
 	return slices.DeleteFunc(sides, func(o *T) bool { return o == nil })
 }
 
-// moved returns the sides of a change of a pod by which nodes need other volumes than before (AD-16).
-func moved(before, after plan.Object) []*corev1.Pod {
+// movedPods returns the sides of a change of a pod by which nodes need other volumes than before (AD-16).
+func movedPods(before, after plan.Object) []*corev1.Pod {
 	was, is := typed[*corev1.Pod](before, after)
 	if was != nil && is != nil && was.UID == is.UID && was.Spec.NodeName == is.Spec.NodeName && needs(was) == needs(is) &&
 		(was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
@@ -39,7 +39,7 @@ func (k *caches) volumesByPod(before, after plan.Object) (keys []plan.Key) {
 	if after == nil {
 		defer k.inline.forget(before.GetUID())
 	}
-	for _, p := range moved(before, after) {
+	for _, p := range movedPods(before, after) {
 		keys = k.appendVolumes(keys, p)
 	}
 	return keys
@@ -53,14 +53,14 @@ func (k *caches) appendVolumes(keys []plan.Key, p *corev1.Pod) []plan.Key {
 }
 
 func (k *caches) nodesByPod(before, after plan.Object) (keys []plan.Key) {
-	for _, p := range moved(before, after) {
+	for _, p := range movedPods(before, after) {
 		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 	}
 	return keys
 }
 
-// bindings returns the PersistentVolumes of a claim whose binding has changed.
-func (k *caches) bindings(before, after plan.Object) (volumes []*corev1.PersistentVolume) {
+// reboundVolumes returns the PersistentVolumes of a claim whose binding has changed.
+func (k *caches) reboundVolumes(before, after plan.Object) (volumes []*corev1.PersistentVolume) {
 	was, is := typed[*corev1.PersistentVolumeClaim](before, after)
 	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && was.Status.Phase == is.Status.Phase {
 		return nil
@@ -74,14 +74,14 @@ func (k *caches) bindings(before, after plan.Object) (volumes []*corev1.Persiste
 }
 
 func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.bindings(before, after) {
+	for _, pv := range k.reboundVolumes(before, after) {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
 	return withName(keys)
 }
 
 func (k *caches) nodesByClaim(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.bindings(before, after) {
+	for _, pv := range k.reboundVolumes(before, after) {
 		keys = k.appendNodes(keys, pv)
 	}
 	return keys
@@ -94,7 +94,7 @@ func (k *caches) appendNodes(keys []plan.Key, pv *corev1.PersistentVolume) []pla
 			keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 		}
 	}
-	for _, a := range k.attachments.By(ofVolume + pv.Name) {
+	for _, a := range k.attachments.By(byVolume + pv.Name) {
 		keys = append(keys, plan.Key{Name: a.Spec.NodeName})
 	}
 	return withName(keys)
@@ -147,10 +147,11 @@ func nodesByAttachment(before, after plan.Object) []plan.Key {
 	return withName([]plan.Key{{Name: present(is, was)[0].Spec.NodeName}})
 }
 
-// volumesByNode: a node from which on this controller attaches, or no longer; and one that lists, or no longer, what it need only be told of.
+// volumesByNode returns the volumes of a node that this controller begins or ends to manage, and the status-only volumes that a
+// node begins or ends to list.
 func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
 	was, is := typed[*corev1.Node](before, after)
-	for name := range toldOf(was, is) {
+	for name := range statusOnlyChanges(was, is) {
 		keys = append(keys, plan.Key{Name: name})
 	}
 	if (was != nil && managed(was)) == (is != nil && managed(is)) {
@@ -164,8 +165,8 @@ func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// toldOf returns what a node need only be told of that one side of a change lists, and the other one does not.
-func toldOf(was, is *corev1.Node) map[string]bool {
+// statusOnlyChanges returns the status-only volumes that one side of a change of a node lists, and the other one does not.
+func statusOnlyChanges(was, is *corev1.Node) map[string]bool {
 	if was != nil && is != nil && slices.Equal(was.Status.VolumesAttached, is.Status.VolumesAttached) {
 		return nil
 	}
@@ -199,8 +200,8 @@ func nodesByNode(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: present(is, was)[0].Name}}
 }
 
-// changed returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it is gone counts only after a while.
-func changed(before, after plan.Object) string {
+// changedDriver returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it is gone counts only after a while.
+func changedDriver(before, after plan.Object) string {
 	was, is := typed[*storagev1.CSIDriver](before, after)
 	name := present(is, was)[0].Name
 	if is == nil || attaches(is) == (was == nil || attaches(was)) {
@@ -210,11 +211,11 @@ func changed(before, after plan.Object) string {
 }
 
 func (k *caches) volumesByDriver(before, after plan.Object) []plan.Key {
-	return k.volumesOfDriver(changed(before, after))
+	return k.volumesOfDriver(changedDriver(before, after))
 }
 
 func (k *caches) nodesByDriver(before, after plan.Object) []plan.Key {
-	return k.nodesOfDriver(changed(before, after))
+	return k.nodesOfDriver(changedDriver(before, after))
 }
 
 // volumesOfDriver returns the volumes of a driver, also those that stand in pods.

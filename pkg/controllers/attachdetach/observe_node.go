@@ -23,7 +23,7 @@ type nodeObservation = reconcile.Observation[nodeSnapshot, nodeMemory]
 func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory]) (o nodeObservation, err error) {
 	name := k.nodeNamed(r.Key.Name)
 	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
-	there := k.attachments.By(onANode + s.Name)
+	there := k.attachments.By(byNode + s.Name)
 	t, _ := k.term.Get()
 	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
 	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
@@ -32,21 +32,21 @@ func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory])
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
 		s.Memory = nodeMemory{UID: s.Node.UID, Asked: s.Memory.Asked}
 	}
-	if !t.Proved {
-		s.Unproved = unproved
+	if !t.CachesCompared {
+		s.NotCompared = notCompared
 	}
 	if s.Node == nil || managed(s.Node) {
-		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
+		s.Volumes = k.nodeVolumes(r.Now, s.Name, s.Node, there)
 	}
-	if ails(s.Node) {
-		s.Held, s.Unclear = k.held(r.Now), k.unclear(name)
+	if goneOrNotReady(s.Node) {
+		s.Held, s.PodWithUnboundClaim = k.held(r.Now), k.podWithUnboundClaim(name)
 	}
 	o.Snapshot = s
 	return o, nil
 }
 
-// ails reports whether a node is gone or not ready, which is when rules of time may apply.
-func ails(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
+// goneOrNotReady reports whether a node is gone or not ready: rules of time may apply.
+func goneOrNotReady(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
 func (k *caches) nodeNamed(name string) string {
@@ -65,15 +65,15 @@ func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObserva
 	case ok:
 		s.Read, s.Live = true, live
 	}
-	if s.Read && ails(s.Live) && !ails(s.Node) { // the cache does not show yet that it does
-		s.Held, s.Unclear = k.held(proof.Now), k.unclear(s.Name)
+	if s.Read && goneOrNotReady(s.Live) && !goneOrNotReady(s.Node) { // the cache does not show yet that it does
+		s.Held, s.PodWithUnboundClaim = k.held(proof.Now), k.podWithUnboundClaim(s.Name)
 	}
 	return o
 }
 
-// onNode returns what is attached to a node, and what pods need there.
-func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
-	needed := map[string]onNode{} // by the name of the volume
+// nodeVolumes returns what is attached to a node, and what pods need there.
+func (k *caches) nodeVolumes(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []nodeVolume) {
+	needed := map[string]nodeVolume{} // by the name of the volume
 	for _, p := range k.podsOn.OnNode(name) {
 		if !needs(p) {
 			continue
@@ -84,9 +84,9 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 			if known && before.Pod < pod {
 				pod = before.Pod
 			}
-			needed[v.Name] = onNode{
-				Name: v.Name, Pod: pod, Told: v.told(), Exclusive: v.Exclusive || before.Exclusive,
-				Ends: p.DeletionTimestamp != nil && (!known || before.Ends), Grace: max(before.Grace, graceOf(p)),
+			needed[v.Name] = nodeVolume{
+				Name: v.Name, Pod: pod, StatusOnly: v.statusOnly(), Exclusive: v.Exclusive || before.Exclusive,
+				Terminating: p.DeletionTimestamp != nil && (!known || before.Terminating), Grace: max(before.Grace, graceOf(p)),
 			}
 		}
 	}
@@ -95,18 +95,20 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 		byAttachment[volumes.AttachmentOf(volume, name)] = volume
 	}
 	for _, a := range there {
-		of := cmp.Or(byAttachment[a.Name], k.nameOf(a, n))
+		of := cmp.Or(byAttachment[a.Name], k.volumeNameOf(a, n))
 		one := needed[of]
 		if ours(a) && of == "" {
-			one = onNode{}
+			one = nodeVolume{}
 		}
 		one.Name, one.Attachment = of, a
 		all = append(all, one)
 	}
 	if n != nil {
-		all = append(all, k.told(now, n, needed)...)
+		all = append(all, k.statusOnlyVolumes(now, n, needed)...)
 	}
-	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
+	slices.SortFunc(all, func(a, b nodeVolume) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id()))
+	})
 	return all
 }
 
@@ -115,14 +117,14 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 }
 
-// told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.
-func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode) (all []onNode) {
+// statusOnlyVolumes returns the status-only volumes of a node: those that pods need, and those that it lists.
+func (k *caches) statusOnlyVolumes(now time.Time, n *corev1.Node, needed map[string]nodeVolume) (all []nodeVolume) {
 	for _, v := range needed {
-		if !v.Told {
+		if !v.StatusOnly {
 			continue
 		}
 		if v.Exclusive && !lists(n, v) {
-			v.Others = k.holder(now, n, v)
+			v.OtherNode = k.holder(now, n, v)
 		}
 		all = append(all, v)
 	}
@@ -130,15 +132,15 @@ func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode) (
 		name := string(a.Name)
 		if _, ok := needed[name]; !ok &&
 			(strings.HasPrefix(name, volumes.ISCSIPrefix) || strings.HasPrefix(name, volumes.FCPrefix)) {
-			all = append(all, onNode{Name: name, Told: true})
+			all = append(all, nodeVolume{Name: name, StatusOnly: true})
 		}
 	}
 	return all
 }
 
-// nameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what
+// volumeNameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what
 // its node says. It is empty if nobody knows.
-func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
+func (k *caches) volumeNameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 	var v volume
 	switch s := a.Spec.Source; {
 	case s.InlineVolumeSpec != nil:

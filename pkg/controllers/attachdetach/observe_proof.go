@@ -18,19 +18,19 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// unproved is what is waited for at the beginning of a term.
-const unproved = "it is not known yet what another leader has attached and detached"
+// notCompared is what plans wait for at the beginning of a term.
+const notCompared = "it is not known yet what another leader has attached and detached"
 
-// prove is the Source of the volumes. It lists VolumeAttachments and nodes live once in each term, and waits until the caches show what the server
+// compareCaches is the Source of the queue of volumes. It lists VolumeAttachments and nodes live once in each term, and waits until the caches show what the server
 // has: a VolumeAttachment that a previous leader has created, or the list of a node that it has written, may be that by which another node has an
 // exclusive volume, and a VolumeAttachment that it has deleted must not be in the list of its node any more. Nothing is written before. One list
 // of each does for all volumes.
-func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
+func (k *caches) compareCaches(ctx context.Context, enqueue func(plan.Key)) {
 	var c comparison
 	for ctx.Err() == nil {
 		if c.made(ctx, k) {
 			k.term.Update(func(t term) term {
-				t.Proved = true
+				t.CachesCompared = true
 				return t
 			})
 			for pv := range k.volumes.All() {
@@ -38,16 +38,16 @@ func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
 					enqueue(plan.Key{Name: v.Name})
 				}
 			}
-			k.wake(ctx, enqueue, k.volumesOfDriver)
+			k.enqueueAbsent(ctx, enqueue, k.volumesOfDriver)
 			return
 		}
 		pause(ctx, time.Second)
 	}
 }
 
-// waitForProof is the Source of the nodes.
-func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
-	for !k.proved() {
+// waitForComparison is the Source of the queue of nodes.
+func (k *caches) waitForComparison(ctx context.Context, enqueue func(plan.Key)) {
+	for !k.cachesCompared() {
 		if !pause(ctx, 100*time.Millisecond) {
 			return
 		}
@@ -58,7 +58,7 @@ func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
 	for a := range k.attachments.All() {
 		enqueue(plan.Key{Name: a.Spec.NodeName})
 	}
-	k.wake(ctx, enqueue, k.nodesOfDriver)
+	k.enqueueAbsent(ctx, enqueue, k.nodesOfDriver)
 }
 
 // pause reports whether ctx has not ended meanwhile.
@@ -118,9 +118,9 @@ func shows[T plan.Object](list *metav1.PartialObjectMetadataList, s informers.St
 	return true
 }
 
-// live names what may be there though the cache does not show it: what this process has tried to create, and was not told that it did.
+// live names what may be there though the cache does not show it: what this process has tried to create without an answer.
 func (s volumeSnapshot) live() (sets []reconcile.Live) {
-	at := s.at()
+	at := s.attachmentsByNode()
 	for node := range s.Memory.Tried {
 		sets = append(sets, attachmentSet(volumes.AttachmentName(s.Volume.Driver, s.Volume.Handle, node), at(node)))
 	}
