@@ -514,7 +514,7 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/garbagecollector/runner_brake.go":           "when this process has asked",
 		"pkg/controllers/garbagecollector/runner_pool.go":            "for people",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
-		"pkg/controllers/attachdetach/observe.go":                    "when this process has seen that a driver is absent",
+		"pkg/controllers/attachdetach/observe_lookups.go":            "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/observe_absent.go":             "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/term.go":                       "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/metrics.go":                    "metrics",

@@ -7,8 +7,8 @@ import (
 )
 
 // holder returns another node that has an exclusive volume, or gets it before this one; empty if there is none.
-func (k *caches) holder(now time.Time, n *corev1.Node, v nodeVolume) (other string) {
-	_, by := k.podsNeeding(v.Name)
+func (k *nodeController) holder(now time.Time, n *corev1.Node, v nodeVolume) (other string) {
+	_, by := k.pods.podsNeeding(v.Name)
 	for _, one := range k.reportingNodes(v.Name, by) {
 		if one.Node.Name != n.Name && one.hasVolume(now, v, k.disableTimeout, k.held(now)) {
 			return one.Node.Name

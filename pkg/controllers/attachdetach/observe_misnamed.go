@@ -11,11 +11,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 )
 
-// misnamedIndex has the names of VolumeAttachments whose PersistentVolumes do not say what they attach: these are gone, or of other volumes by now. If
-// the volume itself has come back under another name, its handle still tells which VolumeAttachments are its own, since they are named after it.
+// misnamedIndex has the names of VolumeAttachments whose PersistentVolumes do not say what they attach: these are gone,
+// or of other volumes by now. If the volume itself has come back under another name, its handle still tells which
+// VolumeAttachments are its own, since they are named after it.
 //
-// Two volumes are compared for each change, and not all for each reconcile. The indexes of the caches note the changes: they are called before the
-// caches show these, so whoever has looked at all that was noted knows no less than the caches do.
+// Two volumes are compared for each change, and not all for each reconcile. The indexes of the caches note the changes:
+// they are called before the caches show these, so whoever has looked at all that was noted knows no less than the
+// caches do.
 type misnamedIndex struct {
 	work     sync.Mutex                       // held while changes are looked at; never taken under the lock of a cache
 	byPlace  map[driverOnNode]map[string]bool // their names, by where they are
@@ -76,18 +78,19 @@ func (v volume) attachedBy(a *storagev1.VolumeAttachment) bool {
 	return a.Name == volumes.AttachmentName(v.Driver, v.Handle, a.Spec.NodeName)
 }
 
-// isMisnamed reports whether there is a VolumeAttachment of this controller or a kubelet whose PersistentVolume does not say what it attaches.
-func (k *caches) isMisnamed(a *storagev1.VolumeAttachment) bool {
+// isMisnamed reports whether there is a VolumeAttachment of this controller or a kubelet whose PersistentVolume does
+// not say what it attaches.
+func (k *volumeView) isMisnamed(a *storagev1.VolumeAttachment) bool {
 	if a == nil || !ours(a) || a.Spec.Source.PersistentVolumeName == nil {
 		return false
 	}
-	pv := k.volumes.Get("", *a.Spec.Source.PersistentVolumeName)
+	pv := k.pvs.Get("", *a.Spec.Source.PersistentVolumeName)
 	return pv == nil || !ofPV(pv).attachedBy(a)
 }
 
 // misnamedOf returns the misnamed VolumeAttachments that attach a volume, by name. It costs as much as there are nodes
 // with some of the driver.
-func (k *caches) misnamedOf(v volume) (all []*storagev1.VolumeAttachment) {
+func (k *volumeView) misnamedOf(v volume) (all []*storagev1.VolumeAttachment) {
 	s := &k.misnamed
 	s.work.Lock()
 	defer s.work.Unlock()
@@ -109,11 +112,12 @@ func (k *caches) misnamedOf(v volume) (all []*storagev1.VolumeAttachment) {
 }
 
 // updateMisnamed looks at what was noted. It is called under the lock of the work.
-func (k *caches) updateMisnamed() {
+func (k *volumeView) updateMisnamed() {
 	s := &k.misnamed
 	changed, everything := s.takeChanged()
 	if everything {
-		s.byPlace, s.byVolume, changed = map[driverOnNode]map[string]bool{}, map[string][]misnamedAttachment{}, map[string]bool{}
+		s.byPlace, s.byVolume = map[driverOnNode]map[string]bool{}, map[string][]misnamedAttachment{}
+		changed = map[string]bool{}
 		for a := range k.attachments.All() {
 			if pv := a.Spec.Source.PersistentVolumeName; pv != nil {
 				changed[*pv] = true

@@ -20,10 +20,13 @@ import (
 type nodeObservation = reconcile.Observation[nodeSnapshot, nodeMemory]
 
 // observeNode finds what is attached to a node, and who needs it there.
-func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory]) (o nodeObservation, err error) {
+func (k *nodeController) observeNode(
+	_ context.Context, r reconcile.Request[nodeMemory],
+) (o nodeObservation, err error) {
 	name := k.nodeNamed(r.Key.Name)
-	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
-	there := k.attachments.By(byNode + s.Name)
+	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout,
+		Memory: ptr.Deref(r.Memory, nodeMemory{})}
+	there := k.volumes.attachments.By(byNode + s.Name)
 	t, _ := k.term.Get()
 	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
 	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
@@ -39,7 +42,7 @@ func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory])
 		s.Volumes = k.nodeVolumes(r.Now, s.Name, s.Node, there)
 	}
 	if goneOrNotReady(s.Node) {
-		s.Held, s.PodWithUnboundClaim = k.held(r.Now), k.podWithUnboundClaim(name)
+		s.Held, s.PodWithUnboundClaim = k.held(r.Now), k.pods.podWithUnboundClaim(name)
 	}
 	o.Snapshot = s
 	return o, nil
@@ -49,15 +52,15 @@ func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory])
 func goneOrNotReady(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
-func (k *caches) nodeNamed(name string) string {
-	if a := k.attachments.Get("", name); a != nil && ours(a) {
+func (k *nodeController) nodeNamed(name string) string {
+	if a := k.volumes.attachments.Get("", name); a != nil && ours(a) {
 		return a.Spec.NodeName
 	}
 	return name
 }
 
 // proveNode takes in the node as it was read live.
-func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObservation {
+func (k *nodeController) proveNode(o nodeObservation, proof reconcile.Proof) nodeObservation {
 	s := &o.Snapshot
 	switch live, ok, err := reconcile.Found[*corev1.Node](proof, nodeRef(s.Name)); {
 	case err != nil:
@@ -66,19 +69,21 @@ func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObserva
 		s.Read, s.Live = true, live
 	}
 	if s.Read && goneOrNotReady(s.Live) && !goneOrNotReady(s.Node) { // the cache does not show yet that it does
-		s.Held, s.PodWithUnboundClaim = k.held(proof.Now), k.podWithUnboundClaim(s.Name)
+		s.Held, s.PodWithUnboundClaim = k.held(proof.Now), k.pods.podWithUnboundClaim(s.Name)
 	}
 	return o
 }
 
 // nodeVolumes returns what is attached to a node, and what pods need there.
-func (k *caches) nodeVolumes(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []nodeVolume) {
+func (k *nodeController) nodeVolumes(
+	now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment,
+) (all []nodeVolume) {
 	needed := map[string]nodeVolume{} // by the name of the volume
-	for _, p := range k.podsOn.OnNode(name) {
+	for _, p := range k.pods.byNode.OnNode(name) {
 		if !needs(p) {
 			continue
 		}
-		for _, v := range k.volumesOf(p) {
+		for _, v := range k.pods.volumesOf(p) {
 			before, known := needed[v.Name]
 			pod := podName(p)
 			if known && before.Pod < pod {
@@ -86,7 +91,8 @@ func (k *caches) nodeVolumes(now time.Time, name string, n *corev1.Node, there [
 			}
 			needed[v.Name] = nodeVolume{
 				Name: v.Name, Pod: pod, StatusOnly: v.statusOnly(), Exclusive: v.Exclusive || before.Exclusive,
-				Terminating: p.DeletionTimestamp != nil && (!known || before.Terminating), Grace: max(before.Grace, graceOf(p)),
+				Terminating: p.DeletionTimestamp != nil && (!known || before.Terminating),
+				Grace:       max(before.Grace, graceOf(p)),
 			}
 		}
 	}
@@ -95,7 +101,7 @@ func (k *caches) nodeVolumes(now time.Time, name string, n *corev1.Node, there [
 		byAttachment[volumes.AttachmentOf(volume, name)] = volume
 	}
 	for _, a := range there {
-		of := cmp.Or(byAttachment[a.Name], k.volumeNameOf(a, n))
+		of := cmp.Or(byAttachment[a.Name], k.volumes.volumeNameOf(a, n))
 		one := needed[of]
 		if ours(a) && of == "" {
 			one = nodeVolume{}
@@ -118,7 +124,9 @@ func graceOf(p *corev1.Pod) time.Duration {
 }
 
 // statusOnlyVolumes returns the status-only volumes of a node: those that pods need, and those that it lists.
-func (k *caches) statusOnlyVolumes(now time.Time, n *corev1.Node, needed map[string]nodeVolume) (all []nodeVolume) {
+func (k *nodeController) statusOnlyVolumes(
+	now time.Time, n *corev1.Node, needed map[string]nodeVolume,
+) (all []nodeVolume) {
 	for _, v := range needed {
 		if !v.StatusOnly {
 			continue
@@ -138,15 +146,15 @@ func (k *caches) statusOnlyVolumes(now time.Time, n *corev1.Node, needed map[str
 	return all
 }
 
-// volumeNameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what
-// its node says. It is empty if nobody knows.
-func (k *caches) volumeNameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
+// volumeNameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or
+// another one of that name, by what its node says. It is empty if nobody knows.
+func (k *volumeView) volumeNameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 	var v volume
 	switch s := a.Spec.Source; {
 	case s.InlineVolumeSpec != nil:
 		v = ofSpec(s.InlineVolumeSpec)
 	case s.PersistentVolumeName != nil:
-		if pv := k.volumes.Get("", *s.PersistentVolumeName); pv != nil {
+		if pv := k.pvs.Get("", *s.PersistentVolumeName); pv != nil {
 			v = ofPV(pv)
 		}
 	}
@@ -171,20 +179,23 @@ type census struct {
 	all, ailing, gone int
 }
 
-// recount is how long a census is good for: it costs a look at all nodes and VolumeAttachments, and the rules of time take minutes.
+// recount is how long a census is good for: it costs a look at all nodes and VolumeAttachments, and the rules of time
+// take minutes.
 const recount = time.Second
 
 // held says why the brake holds what is detached by force because nodes are not ready or gone; empty if it does not.
-func (k *caches) held(now time.Time) string {
+func (k *views) held(now time.Time) string {
 	c := k.census.Of(now.Truncate(recount), func() census { return k.count(now) })
 	if !k.brake.Trips(c.ailing+c.gone, c.all+c.gone) {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", c.ailing, c.all, c.gone)
+	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary",
+		c.ailing, c.all, c.gone)
 }
 
-// count counts the nodes, those of them that have not been ready since lately, and those that are gone and have VolumeAttachments left.
-func (k *caches) count(now time.Time) (c census) {
+// count counts the nodes, those of them that have not been ready since lately, and those that are gone and have
+// VolumeAttachments left.
+func (k *views) count(now time.Time) (c census) {
 	for n := range k.nodes.All() {
 		c.all++
 		if !nodes.Ready(n) && now.Sub(nodes.ReadyChanged(n)) < oldNews {
@@ -192,7 +203,7 @@ func (k *caches) count(now time.Time) (c census) {
 		}
 	}
 	left := map[string]bool{}
-	for a := range k.attachments.All() {
+	for a := range k.volumes.attachments.All() {
 		if ours(a) && a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
 			left[a.Spec.NodeName] = true
 		}

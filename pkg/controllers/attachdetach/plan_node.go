@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	unmountTimeout  = 6 * time.Minute  // a node that is not ready keeps for so long what no pod needs and it has in use (AD-5, AD-34)
+	unmountTimeout  = 6 * time.Minute  // for so long, a node that is not ready keeps what it has in use (AD-5, AD-34)
 	goneGrace       = time.Minute      // a machine whose Node is gone has so long to end what ran on it
 	goneProof       = 10 * time.Minute // the brake holds no longer: then so many Nodes have been gone, or not ready, for long
 	oldNews         = time.Hour        // a node that has not been ready for so long does not count for the brake any more
 	rereadInterval  = 5 * time.Second  // when a node is read again that could not be read
 	recheckInterval = 10 * time.Second // when a decision is looked at again that depends on something else
-	writePause      = time.Second      // the status of a node is written no more often, and so with all that has happened meanwhile
+	writePause      = time.Second      // the status of a node is written no more often
 )
 
 // nodeSnapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
@@ -33,8 +33,8 @@ type nodeSnapshot struct {
 	Volumes []nodeVolume // all that are attached, or needed there, by name
 	// DisableTimeout: that a node is not ready is never enough to detach what it has in use (AD-3).
 	DisableTimeout bool
-	// PodWithUnboundClaim is a pod on a node that is not ready or gone that may use any of its volumes, as one of its claims is not bound; empty if there is
-	// none. While it is there, no rule of time applies (AD-18).
+	// PodWithUnboundClaim is a pod on a node that is not ready or gone that may use any of its volumes, as one of its
+	// claims is not bound; empty if there is none. While it is there, no rule of time applies (AD-18).
 	PodWithUnboundClaim string
 	Memory              nodeMemory
 	NotCompared         string // why the cache may lack what another leader has written; empty if it does not
@@ -55,7 +55,7 @@ type nodeVolume struct {
 	Grace       time.Duration               // how long the pods that need it may take to end
 	StatusOnly  bool                        // it needs no VolumeAttachment
 	Exclusive   bool                        // it is for one node at a time
-	OtherNode   string                      // another node that has the volume, which needs no VolumeAttachment and is for one node at a time
+	OtherNode   string                      // of an exclusive status-only volume: another node that has it
 }
 
 // id identifies a volume among those of its node.
@@ -71,7 +71,7 @@ type nodeMemory struct {
 	UID             types.UID                // of the Node that the rest is about
 	Gone            time.Time                // since when it is gone, as this process has seen it; zero if it is there
 	UnneededSince   map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
-	Grace           map[string]time.Duration // how long the pods may take to end that this process has seen to need a volume, by its id
+	Grace           map[string]time.Duration // how long the pods of a volume may take to end, by its id
 	Written         time.Time                // when the status was last written
 	Failed          time.Time                // when that has failed, if it has
 	Asked           map[string]asked         // VolumeAttachments that this process has deleted, by name
@@ -116,7 +116,8 @@ type verdict struct {
 
 // planNode lists in the status of a node what is attached, and detaches what no pod there needs.
 func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
-	d = nodeDecision{UnneededSince: map[string]time.Time{}, Grace: map[string]time.Duration{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
+	d = nodeDecision{UnneededSince: map[string]time.Time{}, Grace: map[string]time.Duration{},
+		Deleted: map[string]string{}, Verdicts: map[string]string{}}
 	if s.Node == nil {
 		d.Gone = earlier(s.Memory.Gone, now)
 	} else if !managed(s.Node) {
@@ -124,7 +125,8 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		return d, p
 	}
 	if s.NotCompared != "" {
-		d.UnneededSince, d.Grace, p.Why, p.Requeue = s.Memory.UnneededSince, s.Memory.Grace, s.NotCompared, recheckInterval
+		d.UnneededSince, d.Grace = s.Memory.UnneededSince, s.Memory.Grace
+		p.Why, p.Requeue = s.NotCompared, recheckInterval
 		return d, p
 	}
 	var deletions plan.Each
@@ -154,7 +156,8 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		}
 		if one.Delete {
 			d.Deleted[v.Attachment.Name] = one.Forced
-			deletions.Sequences = append(deletions.Sequences, []plan.Step{plan.Delete{Objects: []plan.Object{v.Attachment}, Unowned: true, Why: one.Why}})
+			deletions.Sequences = append(deletions.Sequences,
+				[]plan.Step{plan.Delete{Objects: []plan.Object{v.Attachment}, Unowned: true, Why: one.Why}})
 		}
 	}
 	if len(deletions.Sequences) > 0 {
@@ -228,18 +231,21 @@ func driverError(e *storagev1.VolumeError) string {
 	return ", and says: " + e.Message
 }
 
-// verdictUnneeded decides about a volume that no pod needs. First the status of the node no longer lists it (AD-32). Then
-// the VolumeAttachment is deleted, if the node read live neither lists the volume nor has it in use. A rule of force has it
-// deleted even if the node has it in use.
+// verdictUnneeded decides about a volume that no pod needs. First the status of the node no longer lists it (AD-32).
+// Then the VolumeAttachment is deleted, if the node read live neither lists the volume nor has it in use. A rule of
+// force has it deleted even if the node has it in use.
 func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) verdict {
 	forced, wait := s.forceRule(now, s.Node, v, d)
 	used := s.Node != nil && uses(s.Node, v)
 	if used && forced == forcedByTime && s.holds(now, s.Node, v, d) {
-		return verdict{List: v.StatusOnly || attached(v.Attachment), Held: true, Why: "no pod needs it, and the node is not ready and has it in use, but " + s.Held, Requeue: recheckInterval}
+		return verdict{List: v.StatusOnly || attached(v.Attachment), Held: true,
+			Requeue: recheckInterval,
+			Why:     "no pod needs it, and the node is not ready and has it in use, but " + s.Held}
 	}
 	switch {
 	case s.Node == nil && forced == "":
-		return verdict{Why: "its node is gone" + s.unboundClaimNote(), Requeue: wait, Held: s.Held != "" && s.PodWithUnboundClaim == ""}
+		return verdict{Why: "its node is gone" + s.unboundClaimNote(), Requeue: wait,
+			Held: s.Held != "" && s.PodWithUnboundClaim == ""}
 	case used && forced == "":
 		why := "no pod needs it, and the node has it in use"
 		if wait > 0 {
@@ -249,7 +255,7 @@ func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecisio
 	case v.Attachment == nil:
 		return verdict{Settled: true}
 	case s.Node != nil && lists(s.Node, v):
-		return verdict{Why: "no pod needs it, and the node is told so"}
+		return verdict{Why: "no pod needs it, and its status is to list it no more"}
 	case s.Unread != "":
 		return verdict{Why: "no pod needs it, but its node cannot be read: " + s.Unread, Requeue: rereadInterval}
 	case !s.Read:
@@ -273,15 +279,18 @@ func verdictAfterLiveRead(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDe
 		if s.Node != nil {
 			return verdict{Why: "its node is gone", Requeue: rereadInterval} // the cache is about to say so
 		}
-		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone", Requeue: wait}
+		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone",
+			Requeue: wait}
 	}
 	if s.Node == nil || s.Node.UID != s.Live.UID || lists(s.Live, v) {
 		return verdict{Why: "the cache of nodes is behind", Requeue: recheckInterval}
 	}
 	used, free := uses(s.Live, v), "no pod needs it, and the node does not have it in use"
 	if made := s.Live.CreationTimestamp; !used && v.Attachment.CreationTimestamp.Before(&made) {
-		if wait := goneGrace - now.Sub(made.Time); wait > 0 && forced != forcedByTaint { // the machine has been another Node's
-			return verdict{Why: "no pod needs it, and its node was made anew a moment ago, and may not have said yet what it has in use", Requeue: wait}
+		// the machine has been another Node's
+		if wait := goneGrace - now.Sub(made.Time); wait > 0 && forced != forcedByTaint {
+			return verdict{Requeue: wait, Why: "no pod needs it, and its node was made anew a moment ago, " +
+				"and may not have said yet what it has in use"}
 		}
 	}
 	if !used {
@@ -292,16 +301,18 @@ func verdictAfterLiveRead(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDe
 		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
 	case forcedByTime:
 		if s.holds(now, s.Live, v, d) {
-			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held, Requeue: recheckInterval}
+			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held,
+				Requeue: recheckInterval}
 		}
-		return verdict{Delete: true, Forced: forced, Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", unmountTimeout)}
+		return verdict{Delete: true, Forced: forced,
+			Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", unmountTimeout)}
 	default:
 		return verdict{Why: "the node has it in use" + s.unboundClaimNote(), Requeue: cmp.Or(wait, rereadInterval)}
 	}
 }
 
-// holds reports whether the brake holds a volume that is to be detached because its node is not ready. It does for a while: where so many nodes have
-// been so for long, a site is lost, and force is what is left.
+// holds reports whether the brake holds a volume that is to be detached because its node is not ready. It does for a
+// while: where so many nodes have been so for long, a site is lost, and force is what is left.
 func (s nodeSnapshot) holds(now time.Time, n *corev1.Node, v nodeVolume, d *nodeDecision) bool {
 	since := d.UnneededSince[v.id()]
 	if unready := nodes.ReadyChanged(n); unready.After(since) {
@@ -315,9 +326,11 @@ func holds(now time.Time, held string, since time.Time) bool {
 	return held != "" && now.Sub(since) < goneProof
 }
 
-// forceRule returns the rule by which a volume may be detached although the node may have it in use, or in how long a rule
-// may apply.
-func (s nodeSnapshot) forceRule(now time.Time, n *corev1.Node, v nodeVolume, d *nodeDecision) (reason string, wait time.Duration) {
+// forceRule returns the rule by which a volume may be detached although the node may have it in use, or in how long a
+// rule may apply.
+func (s nodeSnapshot) forceRule(
+	now time.Time, n *corev1.Node, v nodeVolume, d *nodeDecision,
+) (reason string, wait time.Duration) {
 	switch {
 	case n != nil:
 		return forceRuleNodeExists(now, n, d.UnneededSince[v.id()], s.DisableTimeout || s.PodWithUnboundClaim != "")
@@ -327,9 +340,11 @@ func (s nodeSnapshot) forceRule(now time.Time, n *corev1.Node, v nodeVolume, d *
 	return forceRuleNodeGone(now, s, v, d)
 }
 
-// forceRuleNodeExists is forceRule for a node that exists (AD-34, AD-35, AD-37). No pod has needed the volume since a time.
-// untimed: no rule of time applies.
-func forceRuleNodeExists(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason string, wait time.Duration) {
+// forceRuleNodeExists is forceRule for a node that exists (AD-34, AD-35, AD-37). No pod has needed the volume since a
+// time. untimed: no rule of time applies.
+func forceRuleNodeExists(
+	now time.Time, n *corev1.Node, since time.Time, untimed bool,
+) (reason string, wait time.Duration) {
 	switch {
 	case nodes.OutOfService(n):
 		return forcedByTaint, 0
@@ -346,10 +361,12 @@ func forceRuleNodeExists(now time.Time, n *corev1.Node, since time.Time, untimed
 	return "", unmountTimeout - unneeded + time.Millisecond
 }
 
-// forceRuleNodeGone is forceRule for a node that is gone. Its machine may still run. The kubelet ends the containers only when
-// it sees that the pods are deleted, so the rule waits for their grace periods and a minute more. The brake makes it wait
-// longer.
-func forceRuleNodeGone(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) (reason string, wait time.Duration) {
+// forceRuleNodeGone is forceRule for a node that is gone. Its machine may still run. The kubelet ends the containers
+// only when it sees that the pods are deleted, so the rule waits for their grace periods and a minute more. The brake
+// makes it wait longer.
+func forceRuleNodeGone(
+	now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision,
+) (reason string, wait time.Duration) {
 	since := d.Gone
 	if unneeded := d.UnneededSince[v.id()]; unneeded.After(since) {
 		since = unneeded
@@ -369,23 +386,25 @@ func forceRuleNodeGone(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecis
 
 // uses reports whether a node says that it has a volume in use.
 func uses(n *corev1.Node, v nodeVolume) bool {
-	return slices.ContainsFunc(n.Status.VolumesInUse, func(name corev1.UniqueVolumeName) bool { return v.hasName(string(name), n.Name) })
+	return slices.ContainsFunc(n.Status.VolumesInUse,
+		func(name corev1.UniqueVolumeName) bool { return v.hasName(string(name), n.Name) })
 }
 
 // lists reports whether the status of a node tells its kubelet that it may mount a volume.
 func lists(n *corev1.Node, v nodeVolume) bool {
-	return slices.ContainsFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return v.hasName(string(a.Name), n.Name) })
+	return slices.ContainsFunc(n.Status.VolumesAttached,
+		func(a corev1.AttachedVolume) bool { return v.hasName(string(a.Name), n.Name) })
 }
 
-// hasName reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is found by the name of its
-// VolumeAttachment.
+// hasName reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is
+// found by the name of its VolumeAttachment.
 func (v nodeVolume) hasName(name, node string) bool {
 	return name == v.Name || v.Name == "" && v.Attachment != nil &&
 		volumes.AttachmentOf(name, node) == v.Attachment.Name
 }
 
-// planVolumesAttached plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
-// moment ago waits, so that what happens together is one write (AD-73).
+// planVolumesAttached plans the status of a node: it lists what the kubelet may mount, in an order that does not change
+// (AD-40, AD-76). What was written a moment ago waits, so that what happens together is one write (AD-73).
 func planVolumesAttached(now time.Time, s nodeSnapshot, keep map[string]bool, d *nodeDecision, p *plan.Plan) {
 	var is []corev1.AttachedVolume
 	var exclusive []string
@@ -433,7 +452,8 @@ func decidable(name string) bool {
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
 	m := nodeMemory{
 		UID: s.Memory.UID, Gone: d.Gone, UnneededSince: d.UnneededSince, Grace: d.Grace,
-		Written: s.Memory.Written, Failed: s.Memory.Failed, HadUnboundClaim: s.PodWithUnboundClaim != "", Asked: map[string]asked{},
+		Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{},
+		HadUnboundClaim: s.PodWithUnboundClaim != "",
 	}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -447,7 +467,8 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 	for _, r := range did.Results {
 		switch {
 		case r.Verb == plan.Deleted:
-			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
+			a := r.Object.(*storagev1.VolumeAttachment)
+			m.Asked[a.Name] = asked{now, "kubernetes.io/csi:" + a.Spec.Attacher}
 		case r.Verb == plan.Changed:
 			m.Written, m.Failed = now, time.Time{}
 			if r.Err != nil {

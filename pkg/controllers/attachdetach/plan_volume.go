@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	attachTimeout                      = 2 * time.Minute  // events report a driver that has not attached a volume by then (AD-5)
-	detachTimeout                      = 10 * time.Second // the same for one that has not detached it from the same node by then
-	minEventInterval, maxEventInterval = time.Minute, 16 * time.Minute
+	attachTimeout    = 2 * time.Minute  // after it, events report that a driver has not attached a volume (AD-5)
+	detachTimeout    = 10 * time.Second // the same of a driver that detaches it from the same node
+	minEventInterval = time.Minute
+	maxEventInterval = 16 * time.Minute
 )
 
 // volumeSnapshot is what one reconcile of a volume has observed. Its objects belong to shared caches.
 type volumeSnapshot struct {
-	Volume      volume                        // as its PersistentVolume says, if it has one; empty if nobody knows it any more
-	Users       []usingNode                   // the nodes where pods need it, in an order that does not depend on caches
+	Volume      volume                        // as its PersistentVolume defines it; empty: not known any more
+	Users       []usingNode                   // the nodes where pods need it, that of the oldest pod first
 	Attachments []*storagev1.VolumeAttachment // all of the volume, by name
 	Memory      volumeMemory
 	NotCompared string // why the cache may lack what another leader has written; empty if it does not
 
-	Misnamed []*storagev1.VolumeAttachment // those of Attachments that name a PersistentVolume which is gone, or another volume by now
+	Misnamed []*storagev1.VolumeAttachment // those of Attachments whose PersistentVolume does not define the volume
 	// For exclusive and status-only volumes:
 	ReportingNodes []reportingNode // the nodes whose statuses name it, by name
 	// DisableTimeout and Held are those of a nodeSnapshot.
@@ -77,14 +78,15 @@ type usingNodeMemory struct {
 type volumeDecision struct {
 	Why      string
 	Nodes    map[string]usingNodeMemory
-	Attached map[string]time.Duration // nodes where it has been attached since the last look, and how long that has taken
+	Attached map[string]time.Duration // nodes where it is attached now and was not before, and how long that took
 	Failed   map[string]time.Duration // the same of those where its driver says that it could not
 }
 
-// planVolume creates the VolumeAttachments that pods need, and records events about what pods wait for. A status-only volume
-// needs none: planNode lists it.
+// planVolume creates the VolumeAttachments that pods need, and records events about what pods wait for. A status-only
+// volume needs none: planNode lists it.
 func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
-	d = volumeDecision{Nodes: map[string]usingNodeMemory{}, Attached: map[string]time.Duration{}, Failed: map[string]time.Duration{}}
+	d = volumeDecision{Nodes: map[string]usingNodeMemory{}, Attached: map[string]time.Duration{},
+		Failed: map[string]time.Duration{}}
 	if s.Volume.Name == "" {
 		return d, p
 	}
@@ -115,8 +117,8 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	return d, p
 }
 
-// asSeenBy returns the snapshot as pods of a node see the volume: whether it is for one node at a time, and what its VolumeAttachment names, is not for pods of
-// others to say.
+// asSeenBy returns the snapshot as pods of a node see the volume: whether it is for one node at a time, and what its
+// VolumeAttachment names, is not for pods of others to say.
 func (s volumeSnapshot) asSeenBy(u usingNode) volumeSnapshot {
 	if u.Volume.Name != "" {
 		s.Volume = u.Volume
@@ -124,9 +126,11 @@ func (s volumeSnapshot) asSeenBy(u usingNode) volumeSnapshot {
 	return s
 }
 
-// stepsFor returns the steps for a node, and when it is to be looked at again. Events come first, because they may report that
-// the other steps fail.
-func (s volumeSnapshot) stepsFor(now time.Time, u usingNode, one state, d *volumeDecision) (steps []plan.Step, again time.Duration) {
+// stepsFor returns the steps for a node, and when it is to be looked at again. Events come first, because they may
+// report that the other steps fail.
+func (s volumeSnapshot) stepsFor(
+	now time.Time, u usingNode, one state, d *volumeDecision,
+) (steps []plan.Step, again time.Duration) {
 	n, known := s.Memory.Nodes[u.Node]
 	if one.Attached {
 		if known && !n.Attached {
@@ -148,7 +152,8 @@ func (s volumeSnapshot) stepsFor(now time.Time, u usingNode, one state, d *volum
 		steps = recordEvents(u, corev1.EventTypeWarning, "FailedAttachVolume", one.Message)
 	}
 	if one.Create {
-		steps = append(steps, plan.Create{Object: newAttachment(s.Volume, u.Node), IfAbsent: true, Unowned: true, Why: one.Why})
+		steps = append(steps, plan.Create{Object: newAttachment(s.Volume, u.Node), IfAbsent: true, Unowned: true,
+			Why: one.Why})
 	}
 	d.Nodes[u.Node] = after
 	return steps, plan.Sooner(one.Requeue, after.untilNextEvent(now))
@@ -165,8 +170,8 @@ type state struct {
 	Requeue  time.Duration            // when that changes by the clock; zero: never
 }
 
-// stateOn returns the state of the volume on a node, where it may have a VolumeAttachment. first is the node that gets it if no
-// other one has it.
+// stateOn returns the state of the volume on a node, where it may have a VolumeAttachment. first is the node that gets
+// it if no other one has it.
 func (s volumeSnapshot) stateOn(now time.Time, u usingNode, a *storagev1.VolumeAttachment, first string) (one state) {
 	var others []string
 	var recheck time.Duration
@@ -182,14 +187,16 @@ func (s volumeSnapshot) stateOn(now time.Time, u usingNode, a *storagev1.VolumeA
 		return state{Attached: true, Since: a.CreationTimestamp.Time}
 	case a != nil:
 		return pending(now, s.Volume, a)
-	case s.Volume.Exclusive && len(others) > 0: // also if the driver does not say that it is attached there: it may be (AD-87)
-		return state{Why: fmt.Sprintf("%s waits until it is detached from %s", u.Node, strings.Join(others, ", ")), Message: s.multiAttachMessage(others), Requeue: recheck}
+	case s.Volume.Exclusive && len(others) > 0: // also if the driver does not say that it is attached there (AD-87)
+		return state{Why: fmt.Sprintf("%s waits until it is detached from %s", u.Node, strings.Join(others, ", ")),
+			Message: s.multiAttachMessage(others), Requeue: recheck}
 	case s.Volume.Exclusive && first != u.Node: // the choice does not depend on chance (AD-80)
-		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first), Message: s.multiAttachMessage([]string{first})}
+		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first),
+			Message: s.multiAttachMessage([]string{first})}
 	case s.NotCompared != "":
 		return state{Why: s.NotCompared, Requeue: recheckInterval}
 	case s.Volume.statusOnly():
-		return state{Why: u.Node + " is to be told of it"}
+		return state{Why: u.Node + " is to list it as attached"}
 	}
 	one = state{Create: true, Why: "it is to be attached to " + u.Node}
 	if refused := s.Memory.Refused[u.Node]; refused != "" {
@@ -200,10 +207,12 @@ func (s volumeSnapshot) stateOn(now time.Time, u usingNode, a *storagev1.VolumeA
 
 // pending is the state of a volume whose driver is at work.
 func pending(now time.Time, v volume, a *storagev1.VolumeAttachment) state {
-	one := state{Since: a.CreationTimestamp.Time, Why: "its driver is asked to attach it to " + a.Spec.NodeName + driverError(a.Status.AttachError)}
+	one := state{Since: a.CreationTimestamp.Time}
+	one.Why = "its driver is asked to attach it to " + a.Spec.NodeName + driverError(a.Status.AttachError)
 	switch e := a.Status.AttachError; {
 	case a.DeletionTimestamp != nil:
-		one.Why = fmt.Sprintf("its driver is asked to detach it from %s, where it is needed again%s", a.Spec.NodeName, driverError(a.Status.DetachError))
+		one.Why = fmt.Sprintf("its driver is asked to detach it from %s, where it is needed again%s", a.Spec.NodeName,
+			driverError(a.Status.DetachError))
 		if one.Requeue = detachTimeout - now.Sub(a.DeletionTimestamp.Time); one.Requeue <= 0 {
 			one.Requeue, one.Message = 0, attachFailedMessage(v, "volume attachment is being deleted")
 		}
@@ -212,13 +221,16 @@ func pending(now time.Time, v volume, a *storagev1.VolumeAttachment) state {
 	default:
 		if one.Requeue = attachTimeout - now.Sub(a.CreationTimestamp.Time); one.Requeue <= 0 {
 			one.Requeue = 0
-			one.Message = attachFailedMessage(v, fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s", v.Driver, v.Handle))
+			one.Message = attachFailedMessage(v,
+				fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s",
+					v.Driver, v.Handle))
 		}
 	}
 	return one
 }
 
-// attachmentsByNode returns a function that returns the VolumeAttachment by which the volume is attached to a node, nil if there is none.
+// attachmentsByNode returns a function that returns the VolumeAttachment by which the volume is attached to a node, nil
+// if there is none.
 func (s volumeSnapshot) attachmentsByNode() func(node string) *storagev1.VolumeAttachment {
 	byName := make(map[string]*storagev1.VolumeAttachment, len(s.Attachments))
 	for _, a := range s.Attachments {
@@ -233,8 +245,8 @@ func (s volumeSnapshot) attachmentsByNode() func(node string) *storagev1.VolumeA
 	}
 }
 
-// others are the nodes besides this one that have a VolumeAttachment of the volume, or have it by what their statuses say, sorted. If no event
-// reports when one of them no longer has it, they are looked at again after a time.
+// others are the nodes besides this one that have a VolumeAttachment of the volume, or have it by what their statuses
+// say, sorted. If no event reports when one of them no longer has it, they are looked at again after a time.
 func (s volumeSnapshot) others(now time.Time, node string) (names []string, recheck time.Duration) {
 	nodes := map[string]bool{}
 	for _, a := range s.Attachments {
@@ -243,7 +255,8 @@ func (s volumeSnapshot) others(now time.Time, node string) (names []string, rech
 		}
 	}
 	for _, n := range s.ReportingNodes {
-		if n.Node.Name != node && !nodes[n.Node.Name] && n.hasVolume(now, nodeVolume{Name: s.Volume.Name}, s.DisableTimeout, s.Held) {
+		if n.Node.Name != node && !nodes[n.Node.Name] &&
+			n.hasVolume(now, nodeVolume{Name: s.Volume.Name}, s.DisableTimeout, s.Held) {
 			nodes[n.Node.Name], recheck = true, recheckInterval
 		}
 	}
@@ -253,9 +266,9 @@ func (s volumeSnapshot) others(now time.Time, node string) (names []string, rech
 	return slices.Sorted(maps.Keys(nodes)), recheck
 }
 
-// hasVolume reports whether a node has a volume, by its status. A kubelet has also volumes in use for which it still waits. So
-// while a pod needs the volume there, only the list of attached volumes counts. A volume that may be detached by force counts
-// no more.
+// hasVolume reports whether a node has a volume, by its status. A kubelet has also volumes in use for which it still
+// waits. So while a pod needs the volume there, only the list of attached volumes counts. A volume that may be detached
+// by force counts no more.
 func (n reportingNode) hasVolume(now time.Time, v nodeVolume, disableTimeout bool, held string) bool {
 	listed := lists(n.Node, v)
 	switch {
@@ -268,8 +281,8 @@ func (n reportingNode) hasVolume(now time.Time, v nodeVolume, disableTimeout boo
 	return reason == "" || reason == forcedByTime && holds(now, held, nodes.ReadyChanged(n.Node))
 }
 
-// multiAttachMessage returns the message of the event that other nodes have the volume. It names the pods there that are of the
-// same namespace, and counts all others (AD-52, AD-53).
+// multiAttachMessage returns the message of the event that other nodes have the volume. It names the pods there that
+// are of the same namespace, and counts all others (AD-52, AD-53).
 func (s volumeSnapshot) multiAttachMessage(nodes []string) func(*corev1.Pod) string {
 	return func(p *corev1.Pod) string {
 		var names []string
@@ -290,13 +303,15 @@ func (s volumeSnapshot) multiAttachMessage(nodes []string) func(*corev1.Pod) str
 		text := fmt.Sprintf("Waiting for detach for volume %q Volume is already ", s.Volume.title())
 		switch {
 		case len(names) == 0 && elsewhere == 0:
-			return text + "exclusively attached to one node, waiting on detach before it can be attached to another node"
+			return text + "exclusively attached to one node, " +
+				"waiting on detach before it can be attached to another node"
 		case elsewhere == 0:
 			return text + "used by pod(s) " + strings.Join(names, ", ")
 		case len(names) == 0:
 			return fmt.Sprintf("%sused by %d pod(s) in different namespaces", text, elsewhere)
 		}
-		return fmt.Sprintf("%sused by pod(s) %s and %d pod(s) in different namespaces", text, strings.Join(names, ", "), elsewhere)
+		return fmt.Sprintf("%sused by pod(s) %s and %d pod(s) in different namespaces", text, strings.Join(names, ", "),
+			elsewhere)
 	}
 }
 
@@ -335,12 +350,14 @@ func (n usingNodeMemory) untilNextEvent(now time.Time) time.Duration {
 // recordEvents records an event for each pod of a node.
 func recordEvents(u usingNode, kind, reason string, text func(*corev1.Pod) string) (steps []plan.Step) {
 	for _, p := range u.Pods {
-		steps = append(steps, plan.RecordEvent{Object: p, Event: plan.Event{Type: kind, Reason: reason, Message: text(p)}})
+		steps = append(steps, plan.RecordEvent{Object: p,
+			Event: plan.Event{Type: kind, Reason: reason, Message: text(p)}})
 	}
 	return steps
 }
 
-// rememberVolume keeps what was seen and the last events, and which creations have failed, or may have been carried out.
+// rememberVolume keeps what was seen and the last events, and which creations have failed, or may have been carried
+// out.
 func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Outcome) *volumeMemory {
 	m := volumeMemory{Nodes: d.Nodes, Tried: map[string]bool{}, Refused: map[string]string{}}
 	at := s.attachmentsByNode()
@@ -356,7 +373,8 @@ func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Ou
 		}
 		if delete(m.Tried, a.Spec.NodeName); r.Err != nil {
 			m.Tried[a.Spec.NodeName] = true
-			if !errors.Is(r.Err, plan.ErrStale) && !apierrors.IsTooManyRequests(r.Err) { // these say nothing about the volume
+			// these say nothing about the volume
+			if !errors.Is(r.Err, plan.ErrStale) && !apierrors.IsTooManyRequests(r.Err) {
 				m.Refused[a.Spec.NodeName] = r.Err.Error()
 			}
 		}

@@ -26,15 +26,15 @@ type nodeTerm struct {
 	Held      bool            // the brake holds volumes of it
 	Explained map[string]bool // the VolumeAttachments that have a record, by name
 
-	// Reserved are exclusive status-only volumes. No VolumeAttachment shows which node has one before the status of that
-	// node does, and workers of two nodes must not both choose it. A node has a volume reserved from right before its
-	// status lists it until the node neither needs nor lists it.
+	// Reserved are exclusive status-only volumes. No VolumeAttachment shows which node has one before the status of
+	// that node does, and workers of two nodes must not both choose it. A node has a volume reserved from right before
+	// its status lists it until the node neither needs nor lists it.
 	Reserved map[string]bool
 }
 
-func (k *caches) newTerm() *reconcile.Term[term] {
+func (k *views) newTerm() *reconcile.Term[term] {
 	return reconcile.NewTerm(reconcile.TermOptions[term]{
-		Begin: func() term { return term{Absences: k.firstAbsences(time.Now())} },
+		Begin: func() term { return term{Absences: k.pods.firstAbsences(time.Now())} },
 		Next: func(t term, before, after plan.Object) term {
 			was, is := typed[*storagev1.CSIDriver](before, after)
 			t.Absences = t.Absences.seeing(time.Now(), present(is, was)[0].Name, is)
@@ -49,13 +49,13 @@ func (k *caches) newTerm() *reconcile.Term[term] {
 }
 
 // cachesCompared reports whether the cache shows what leaders before this one have written.
-func (k *caches) cachesCompared() bool {
+func (k *views) cachesCompared() bool {
 	t, _ := k.term.Get()
 	return t.CachesCompared
 }
 
 // reserve reserves the volumes that the status of a node is about to list, unless another node has come first.
-func (k *caches) reserve(s nodeSnapshot, d nodeDecision) error {
+func (k *nodeController) reserve(s nodeSnapshot, d nodeDecision) error {
 	if len(d.Reserves) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (t term) released(now time.Time, s nodeSnapshot, n nodeTerm) (term, nodeTer
 }
 
 // applied is the term after a reconcile of a node.
-func (k *caches) applied(t term, now time.Time, s nodeSnapshot, d nodeDecision) term {
+func (k *nodeController) applied(t term, now time.Time, s nodeSnapshot, d nodeDecision) term {
 	n, _ := t.Nodes.Get(s.Name)
 	if len(n.Reserved) > 0 {
 		t, n = t.released(now, s, n)
@@ -130,7 +130,7 @@ const whatIsHeld = "volumes of nodes that are not ready or gone"
 
 // hold has the brake know whether volumes of a node are held, which they were or not. It returns of how many nodes they
 // are.
-func (k *caches) hold(nodes int, now time.Time, s nodeSnapshot, d nodeDecision, was bool) int {
+func (k *nodeController) hold(nodes int, now time.Time, s nodeSnapshot, d nodeDecision, was bool) int {
 	switch {
 	case d.Held:
 		k.brake.Hold(now, whatIsHeld, s.Held)
