@@ -209,7 +209,7 @@ func TestObserveDoesNotLog(t *testing.T) {
 // has a lock where controllers observe, plan and enqueue, and Observe can change nothing. Metrics and runners may have locks.
 func TestControllersNeedNoLocks(t *testing.T) {
 	excused := map[string]string{
-		"pkg/controllers/attachdetach/observe_strays.go":                "an index of two caches: a look changes no answer",
+		"pkg/controllers/attachdetach/observe_misnamed.go":              "an index of two caches: a look changes no answer",
 		"pkg/controllers/cronjob/observe.go":                            "time zones, which are files: it saves time and changes no answer",
 		"pkg/controllers/csrsigning/observe_authority.go":               "the last pair of files that belong together, whoever leads",
 		"pkg/controllers/daemonset/observe_nodes.go":                    "which nodes run what: it saves time and changes no answer",
@@ -514,7 +514,7 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/garbagecollector/runner_brake.go":           "when this process has asked",
 		"pkg/controllers/garbagecollector/runner_pool.go":            "for people",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
-		"pkg/controllers/attachdetach/observe.go":                    "when this process has seen that a driver is absent",
+		"pkg/controllers/attachdetach/observe_lookups.go":            "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/observe_absent.go":             "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/term.go":                       "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/metrics.go":                    "metrics",

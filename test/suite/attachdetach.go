@@ -532,7 +532,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "a node that is not ready gives up its volumes at once",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "if spare > patience {", "if spare >= 0 {"}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "if unneeded > unmountTimeout {", "if unneeded >= 0 {"}},
 		Script: deadNode + "\n\t\t\tat 130s crowd nodes=0",
 		Oracle: "S31",
 	},

@@ -52,10 +52,10 @@ func BenchmarkPlanVolume(b *testing.B) {
 
 // BenchmarkPodChanges looks at pods that change, as every change of any pod in the cluster is looked at.
 func BenchmarkPodChanges(b *testing.B) {
-	k := &caches{}
+	volumes, nodes := &volumeController{&views{}}, &nodeController{&views{}}
 	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}
 	for b.Loop() {
-		if len(k.volumesByPod(p, p))+len(k.nodesByPod(p, p)) > 0 {
+		if len(volumes.volumesByPod(p, p))+len(nodes.nodesByPod(p, p)) > 0 {
 			b.Fatal("it enqueues")
 		}
 	}

@@ -31,7 +31,8 @@ func New(o Options) manager.Controller {
 
 // sources are the kinds of volumes besides CSI that nodes attach, as pods and PersistentVolumes call them.
 func sources() []string {
-	return []string{"iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
+	return []string{"iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder",
+		"vsphereVolume", "portworxVolume"}
 }
 
 // podPaths are the fields that are read of pods. Whether containers run matters of pods that are being deleted.
@@ -40,7 +41,8 @@ func podPaths() []string {
 		"spec.nodeName", "spec.terminationGracePeriodSeconds", "status.phase",
 		"spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
-		"status.containerStatuses.state.running", "status.initContainerStatuses.state.running", "status.ephemeralContainerStatuses.state.running",
+		"status.containerStatuses.state.running", "status.initContainerStatuses.state.running",
+		"status.ephemeralContainerStatuses.state.running",
 	}
 	for _, source := range sources() {
 		paths = append(paths, "spec.volumes.volumeSource."+source)
@@ -50,7 +52,8 @@ func podPaths() []string {
 
 // volumePaths are the fields that are read of PersistentVolumes.
 func volumePaths() []string {
-	paths := []string{"spec.accessModes", "spec.claimRef", "spec.persistentVolumeSource.csi.driver", "spec.persistentVolumeSource.csi.volumeHandle"}
+	paths := []string{"spec.accessModes", "spec.claimRef", "spec.persistentVolumeSource.csi.driver",
+		"spec.persistentVolumeSource.csi.volumeHandle"}
 	for _, source := range sources() {
 		paths = append(paths, "spec.persistentVolumeSource."+source)
 	}
@@ -59,45 +62,58 @@ func volumePaths() []string {
 
 // nodePaths are the fields that are read of nodes.
 func nodePaths() []string {
-	return []string{"metadata.annotations[" + managedNode + "]", "spec.taints", "status.conditions", "status.volumesInUse", "status.volumesAttached"}
+	return []string{"metadata.annotations[" + managedNode + "]", "spec.taints", "status.conditions",
+		"status.volumesInUse", "status.volumesAttached"}
 }
 
-func (o *Options) newCaches(c manager.Context) (*caches, error) {
-	fields := informers.PodFields{Paths: podPaths(), Condition: func(*corev1.Pod, corev1.PodConditionType) bool { return false }}
-	k := &caches{root: c.Shared.Verifier, brake: c.Brake, disableTimeout: o.DisableForceDetachOnTimeout}
-	k.term = k.newTerm()
+func (o *Options) newViews(c manager.Context) (*views, error) {
+	fields := informers.PodFields{Paths: podPaths(),
+		Condition: func(*corev1.Pod, corev1.PodConditionType) bool { return false }}
+	volumes := &volumeView{}
+	pods, nodes := &podView{volumes: volumes}, &nodeView{}
 	var errs [9]error
-	k.podsOn, errs[0] = informers.PodsByNode(c.Informers, fields)
-	k.podsOf, errs[1] = informers.PodsByClaim(c.Informers, fields)
-	k.podsWith, errs[2] = informers.IndexedPods(c.Informers, index, indexPod, fields)
-	k.nodes, errs[3] = informers.Nodes(c.Informers, nodePaths()...)
-	k.claims, errs[4] = informers.Objects[*corev1.PersistentVolumeClaim](c.Informers, "spec.volumeName", "status.phase")
-	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, index, k.strays.indexVolume, volumePaths()...)
-	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, index, k.strays.indexAttachment, "spec", "status")
-	k.drivers, errs[7] = informers.Objects[*storagev1.CSIDriver](c.Informers, "spec.attachRequired")
-	k.naming, errs[8] = informers.IndexedObjects(c.Informers, index, indexNode, nodePaths()...)
+	pods.byNode, errs[0] = informers.PodsByNode(c.Informers, fields)
+	pods.byClaim, errs[1] = informers.PodsByClaim(c.Informers, fields)
+	pods.byVolume, errs[2] = informers.IndexedPods(c.Informers, indexName, indexPod, fields)
+	nodes.NodeCache, errs[3] = informers.Nodes(c.Informers, nodePaths()...)
+	nodes.reporting, errs[4] = informers.IndexedObjects(c.Informers, indexName, indexNode, nodePaths()...)
+	volumes.claims, errs[5] = informers.Objects[*corev1.PersistentVolumeClaim](c.Informers, "spec.volumeName",
+		"status.phase")
+	volumes.pvs, errs[6] = informers.IndexedObjects(c.Informers, indexName, volumes.misnamed.indexVolume,
+		volumePaths()...)
+	volumes.attachments, errs[7] = informers.IndexedObjects(c.Informers, indexName, volumes.misnamed.indexAttachment,
+		"spec", "status")
+	volumes.drivers, errs[8] = informers.Objects[*storagev1.CSIDriver](c.Informers, "spec.attachRequired")
+	k := &views{
+		volumes: volumes, pods: pods, nodes: nodes,
+		root: c.Shared.Verifier, brake: c.Brake, disableTimeout: o.DisableForceDetachOnTimeout,
+	}
+	k.term = k.newTerm()
+	volumes.term = k.term
 	return k, errors.Join(errs[:]...)
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	k, err := o.newCaches(c)
+	k, err := o.newViews(c)
 	if err != nil {
 		return nil, err
 	}
-	own := newCollectors(k)
+	v, n := &volumeController{k}, &nodeController{k}
+	own := newCollectors(n)
 	c.RegisterMetrics(own.all()...)
 	volumes := reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
 		Name:      "attached_volumes",
 		QueueName: "pvcs",
 		Workers:   volumeWorkers,
 		Watches: []reconcile.Watch{
-			k.attachments.Watch(k.volumesByAttachment), k.podsOn.Watch(k.volumesByPod), k.nodes.Watch(k.volumesByNode),
-			k.claims.Watch(k.volumesByClaim), k.volumes.Watch(k.volumesByVolume),
-			k.term.Follow(k.drivers.Watch(k.volumesByDriver)),
+			k.volumes.attachments.Watch(v.volumesByAttachment), k.pods.byNode.Watch(v.volumesByPod),
+			k.nodes.Watch(v.volumesByNode), k.volumes.claims.Watch(v.volumesByClaim),
+			k.volumes.pvs.Watch(v.volumesByVolume),
+			k.term.Follow(k.volumes.drivers.Watch(v.volumesByDriver)),
 		},
 		Term:     k.term,
-		Source:   k.prove,
-		Observe:  k.observeVolume,
+		Source:   v.compareCaches,
+		Observe:  v.observeVolume,
 		Live:     volumeSnapshot.live,
 		Plan:     planVolume,
 		Remember: reconcile.RememberOutcome(rememberVolume),
@@ -107,19 +123,20 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "attaching_nodes",
 		QueueName: "pvcs",
 		Workers:   nodeWorkers,
-		Explained: []string{"VolumeAttachment"}, // see collectors.tell; Nodes are another controller's
+		Explained: []string{"VolumeAttachment"}, // see collectors.recordVerdicts; Nodes are another controller's
 		Verified:  []string{"VolumeAttachment"}, // of those that a previous leader has made for a node
 		Watches: []reconcile.Watch{
-			k.attachments.Watch(nodesByAttachment, batched), k.podsOn.Watch(k.nodesByPod, batched), k.nodes.Watch(nodesByNode, batched),
-			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),
+			k.volumes.attachments.Watch(nodesByAttachment, batched), k.pods.byNode.Watch(n.nodesByPod, batched),
+			k.nodes.Watch(nodesByNode, batched), k.volumes.claims.Watch(n.nodesByClaim),
+			k.volumes.pvs.Watch(n.nodesByVolume), k.volumes.drivers.Watch(n.nodesByDriver),
 		},
-		Source:   k.waitForProof,
-		Observe:  k.observeNode,
-		Prove:    k.proveNode,
+		Source:   n.waitForComparison,
+		Observe:  n.observeNode,
+		Prove:    n.proveNode,
 		Owner:    nodeSnapshot.owner,
 		Live:     nodeSnapshot.live,
 		Plan:     planNode,
-		Planned:  k.reserve,
+		Planned:  n.reserve,
 		Remember: reconcile.RememberOutcome(rememberNode),
 		Applied:  own.appliedNode,
 	})
@@ -127,7 +144,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.Together(volumes, nodes), nil
 }
 
-// batched has what happens on a node within a moment lead to one reconcile of it: pods of a node come and go together, and so do their volumes.
+// batched has what happens on a node within a moment lead to one reconcile of it: pods of a node come and go together,
+// and so do their volumes.
 var batched = informers.WithDelay(func(plan.Key) time.Duration { return batchPeriod })
 
 const batchPeriod = 100 * time.Millisecond

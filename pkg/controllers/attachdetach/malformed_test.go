@@ -56,7 +56,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			}
 		}
 		proved := rapid.Bool().Draw(t, "proved")
-		w.term.Update(func(t term) term { t.Proved = proved; return t })
+		w.term.Update(func(t term) term { t.CachesCompared = proved; return t })
 		for key := range w.keys {
 			v, err := w.observeVolume(t.Context(), reconcile.Request[volumeMemory]{Key: key, Now: epoch})
 			if err != nil {

@@ -15,9 +15,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and what it tells of volumes and VolumeAttachments beside its keys.
+// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and the records of volumes and
+// VolumeAttachments, which are not its keys.
 type collectors struct {
-	*caches
+	controller *nodeController
 	forced     *metrics.CounterVec
 	operations *metrics.HistogramVec
 	total      *gauge.Gauge
@@ -31,18 +32,26 @@ const (
 	detach = "volume_detach"
 )
 
-func newCollectors(k *caches) *collectors {
+func newCollectors(k *nodeController) *collectors {
 	c := &collectors{
-		caches: k,
-		forced: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: "attach_detach_controller", Name: "attachdetach_controller_forced_detaches",
-			Help: "Volumes that were detached although their nodes may have had them in use.", StabilityLevel: metrics.ALPHA}, []string{"reason"}),
-		operations: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "storage_operation_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Seconds from when a driver was asked to attach or to detach a volume until it had done so, or said that it could not.",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+		controller: k,
+		forced: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: "attach_detach_controller",
+			Name:           "attachdetach_controller_forced_detaches",
+			Help:           "Volumes that were detached although their nodes may have had them in use.",
+			StabilityLevel: metrics.ALPHA},
+			[]string{"reason"}),
+		operations: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "storage_operation_duration_seconds",
+			StabilityLevel: metrics.ALPHA,
+			Help: "Seconds from when a driver was asked to attach or to detach a volume until it had done so, " +
+				"or said that it could not.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}},
+			[]string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
-	c.total = newGauge("attachdetach_controller", "total_volumes", "Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
-		[]string{"plugin_name", "state"}, c.countVolumes)
-	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.", []string{"node", "volume_plugin"}, c.countUsed)
+	c.total = newGauge("attachdetach_controller", "total_volumes",
+		"Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
+		[]string{"plugin_name", "state"}, k.countVolumes)
+	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.",
+		[]string{"node", "volume_plugin"}, k.pods.countUsed)
 	return c
 }
 
@@ -65,7 +74,7 @@ func plugin(volume string) string {
 	return volume
 }
 
-// appliedVolume counts what drivers have done, and tells of the PersistentVolume.
+// appliedVolume counts what drivers have done, and keeps a record of the PersistentVolume.
 func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volumeDecision, _, _ plan.Outcome) {
 	kind, migrated := plugin(s.Volume.Name), strconv.FormatBool(s.Volume.Migrated)
 	for _, took := range d.Attached {
@@ -79,7 +88,8 @@ func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volume
 	}
 }
 
-// appliedNode counts and logs what was detached, says what the brake holds, and tells of each VolumeAttachment.
+// appliedNode counts and logs what was detached, says what the brake holds, and keeps a record of each
+// VolumeAttachment.
 func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDecision, did, _ plan.Outcome) {
 	logger, now := klog.FromContext(ctx), time.Now()
 	for _, reason := range []string{forcedByTaint, forcedByTime, forcedByEnd} {
@@ -95,7 +105,8 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 			continue
 		}
 		c.forced.WithLabelValues(reason).Inc()
-		logger.Info("Detaching volume by force", "volumeAttachment", r.Object.GetName(), "node", s.Name, "reason", reason)
+		logger.Info("Detaching volume by force", "volumeAttachment", r.Object.GetName(), "node", s.Name,
+			"reason", reason)
 	}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -103,18 +114,19 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 	}
 	for name, asked := range s.Memory.Asked {
 		if !there[name] {
-			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(now.Sub(asked.When).Seconds())
+			took := now.Sub(asked.When).Seconds()
+			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(took)
 		}
 	}
-	c.tell(now, s.Name, d.Verdicts)
-	c.term.Update(func(t term) term { return c.applied(t, now, s, d) })
+	c.recordVerdicts(now, s.Name, d.Verdicts)
+	c.controller.term.Update(func(t term) term { return c.controller.applied(t, now, s, d) })
 }
 
-// tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.
-func (c *collectors) tell(now time.Time, node string, verdicts map[string]string) {
-	t, _ := c.term.Get()
+// recordVerdicts keeps a record of each VolumeAttachment of a node, by its name: what was decided and why.
+func (c *collectors) recordVerdicts(now time.Time, node string, verdicts map[string]string) {
+	t, _ := c.controller.term.Get()
 	before, _ := t.Nodes.Get(node)
-	for name := range before.Told {
+	for name := range before.Explained {
 		if _, ok := verdicts[name]; !ok {
 			c.nodes.Forget(plan.Key{Name: name})
 		}
@@ -133,14 +145,14 @@ func newGauge(subsystem, name, help string, labels []string, count func(func(lab
 }
 
 // countUsed counts the volumes of claims that pods need on nodes.
-func (k *caches) countUsed(one func(...string)) {
-	for pv := range k.volumes.All() {
+func (k *podView) countUsed(one func(...string)) {
+	for pv := range k.volumes.pvs.All() {
 		v, ref := ofPV(pv), pv.Spec.ClaimRef
-		if v.Name == "" || ref == nil || !k.attachable(v) {
+		if v.Name == "" || ref == nil || !k.volumes.attachable(v) {
 			continue
 		}
 		nodes := map[string]bool{}
-		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+		for _, p := range k.byClaim.Naming(ref.Namespace, ref.Name) {
 			if node := p.Spec.NodeName; needs(p) && !nodes[node] {
 				nodes[node] = true
 				one(node, plugin(v.Name))
@@ -149,9 +161,9 @@ func (k *caches) countUsed(one func(...string)) {
 	}
 }
 
-func (k *caches) countVolumes(one func(...string)) {
-	k.countUsed(func(labels ...string) { one(labels[1], "desired_state_of_world") })
-	for a := range k.attachments.All() {
+func (k *views) countVolumes(one func(...string)) {
+	k.pods.countUsed(func(labels ...string) { one(labels[1], "desired_state_of_world") })
+	for a := range k.volumes.attachments.All() {
 		if attached(a) {
 			one("kubernetes.io/csi:"+a.Spec.Attacher, "actual_state_of_world")
 		}

@@ -43,7 +43,7 @@ func values(t *testing.T, c *collectors) map[string]float64 {
 func TestAD54AD55AD56Metrics(t *testing.T) {
 	w := newWorld(t)
 	w.brake = brake.New(brake.Budget{})
-	c := newCollectors(w.caches)
+	c := newCollectors(w.nodeController)
 	c.volumes, c.nodes = explain.NewRecords(nil), explain.NewRecords(nil)
 	registry := metrics.NewKubeRegistry()
 	for _, m := range c.all() {
@@ -63,7 +63,7 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 		w.add(t, o)
 	}
 	gone := volumes.AttachmentName(driver, "gone", "n")
-	s := nodeSnapshot{Name: "n", Node: n, Volumes: []onNode{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
+	s := nodeSnapshot{Name: "n", Node: n, Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
 	a := s.Volumes[0].Attachment
 	d := nodeDecision{Deleted: map[string]string{a.Name: forcedByTaint}, Verdicts: map[string]string{a.Name: "out of service"}}
 	c.appliedNode(t.Context(), s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: a}}}, plan.Outcome{})
@@ -92,7 +92,7 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	c.appliedNode(t.Context(), nodeSnapshot{Name: "n"}, nodeDecision{}, plan.Outcome{}, plan.Outcome{})
-	left, _ := c.term.Get()
+	left, _ := w.term.Get()
 	if _, noted := left.Nodes.Get("n"); noted {
 		t.Error("the node is noted")
 	}
@@ -112,7 +112,7 @@ func TestNamesThatPeopleAskBy(t *testing.T) {
 		w.add(t, o)
 	}
 	for name, want := range map[string]string{"pv-a": csi("a"), csi("a"): csi("a"), "other": "other"} {
-		if got := w.volumeNamed(name); got != want {
+		if got := w.volumes.volumeNamed(name); got != want {
 			t.Errorf("%s is %s", name, got)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// absentFor is how long a driver without a CSIDriver counts as it did before. Installers replace CSIDrivers, of which little can be changed, and then a
-// driver that attaches nothing has none for a moment.
+// absentFor is how long a driver without a CSIDriver counts as it did before. Installers replace CSIDrivers, of which
+// little can be changed, and then a driver that attaches nothing has none for a moment.
 const absentFor = 30 * time.Second
 
 // lookForAbsences is how often it is found out whether that time is over.
@@ -40,13 +40,13 @@ type lastSeen struct {
 func attaches(d *storagev1.CSIDriver) bool { return ptr.Deref(d.Spec.AttachRequired, true) }
 
 // firstAbsences are those at the beginning of a term.
-func (k *caches) firstAbsences(now time.Time) absences {
+func (k *podView) firstAbsences(now time.Time) absences {
 	a := absences{began: now, known: map[string]lastSeen{}, detached: map[string]bool{}}
-	for d := range k.drivers.All() {
+	for d := range k.volumes.drivers.All() {
 		a.known[d.Name] = lastSeen{attaches: attaches(d)}
 	}
-	for _, all := range []cache.Indexer{k.volumes.Informer().GetIndexer(), k.podsWith.Informer().GetIndexer()} {
-		for _, value := range all.ListIndexFuncValues(index) {
+	for _, all := range []cache.Indexer{k.volumes.pvs.Informer().GetIndexer(), k.byVolume.Informer().GetIndexer()} {
+		for _, value := range all.ListIndexFuncValues(indexName) {
 			name, ok := strings.CutPrefix(value, byDriver)
 			if _, known := a.known[name]; ok && !known && !k.showsAttached(name) {
 				a.detached[name] = true
@@ -72,8 +72,8 @@ func (a absences) seeing(now time.Time, name string, d *storagev1.CSIDriver) abs
 	return a
 }
 
-// attaches reports whether a driver without a CSIDriver attaches its volumes. It does (AD-11), unless its CSIDriver has said otherwise a moment ago, or
-// the term has just begun and the cluster has shown otherwise.
+// attaches reports whether a driver without a CSIDriver attaches its volumes. It does (AD-11), unless its CSIDriver has
+// said otherwise a moment ago, or the term has just begun and the cluster has shown otherwise.
 func (a absences) attaches(now time.Time, name string) bool {
 	if d, known := a.known[name]; known {
 		noticed := !d.gone.IsZero() // the cache shows it a moment before
@@ -101,25 +101,27 @@ func (a absences) over(since, now time.Time) (drivers []string) {
 	return drivers
 }
 
-// showsAttached reports whether nothing shows that a driver attaches none of its volumes: that a pod runs with one, while there is no VolumeAttachment of
-// the driver at all.
-func (k *caches) showsAttached(name string) bool {
-	if len(k.attachments.By(byDriver+name)) > 0 {
+// showsAttached reports whether nothing shows that a driver attaches none of its volumes: that a pod runs with one,
+// while there is no VolumeAttachment of the driver at all.
+func (k *podView) showsAttached(name string) bool {
+	if len(k.volumes.attachments.By(byDriver+name)) > 0 {
 		return true
 	}
-	if slices.ContainsFunc(k.podsWith.By(byDriver+name), hasRun) {
+	if slices.ContainsFunc(k.byVolume.By(byDriver+name), hasRun) {
 		return false
 	}
-	for _, pv := range k.volumes.By(byDriver + name) {
-		if ref := pv.Spec.ClaimRef; ref != nil && slices.ContainsFunc(k.podsOf.Naming(ref.Namespace, ref.Name), hasRun) {
+	for _, pv := range k.volumes.pvs.By(byDriver + name) {
+		ref := pv.Spec.ClaimRef
+		if ref != nil && slices.ContainsFunc(k.byClaim.Naming(ref.Namespace, ref.Name), hasRun) {
 			return false
 		}
 	}
 	return true
 }
 
-// wake enqueues, until ctx ends, what concerns drivers whose absence has begun to count. of returns that.
-func (k *caches) wake(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
+// enqueueAbsent enqueues, until ctx ends, the keys of drivers whose absence has begun to count. of returns the keys of
+// a driver.
+func (k *views) enqueueAbsent(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
 	for since := time.Now(); pause(ctx, lookForAbsences); {
 		now := time.Now()
 		t, _ := k.term.Get()

@@ -25,76 +25,80 @@ func present[T any](sides ...*T) []*T {
 	return slices.DeleteFunc(sides, func(o *T) bool { return o == nil })
 }
 
-// moved returns the sides of a change of a pod by which nodes need other volumes than before (AD-16).
-func moved(before, after plan.Object) []*corev1.Pod {
+// movedPods returns the sides of a change of a pod by which nodes need other volumes than before (AD-16).
+func movedPods(before, after plan.Object) []*corev1.Pod {
 	was, is := typed[*corev1.Pod](before, after)
-	if was != nil && is != nil && was.UID == is.UID && was.Spec.NodeName == is.Spec.NodeName && needs(was) == needs(is) &&
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.NodeName == is.Spec.NodeName &&
+		needs(was) == needs(is) &&
 		(was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
 		return nil
 	}
-	return slices.DeleteFunc(present(was, is), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" || len(p.Spec.Volumes) == 0 })
+	return slices.DeleteFunc(present(was, is), func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "" || len(p.Spec.Volumes) == 0
+	})
 }
 
-func (k *caches) volumesByPod(before, after plan.Object) (keys []plan.Key) {
+func (k *volumeController) volumesByPod(before, after plan.Object) (keys []plan.Key) {
 	if after == nil {
-		defer k.inline.forget(before.GetUID())
+		defer k.pods.inline.forget(before.GetUID())
 	}
-	for _, p := range moved(before, after) {
-		keys = k.appendVolumes(keys, p)
+	for _, p := range movedPods(before, after) {
+		keys = k.pods.appendVolumes(keys, p)
 	}
 	return keys
 }
 
-func (k *caches) appendVolumes(keys []plan.Key, p *corev1.Pod) []plan.Key {
+func (k *podView) appendVolumes(keys []plan.Key, p *corev1.Pod) []plan.Key {
 	for _, v := range k.volumesOf(p) {
 		keys = append(keys, plan.Key{Name: v.Name})
 	}
 	return keys
 }
 
-func (k *caches) nodesByPod(before, after plan.Object) (keys []plan.Key) {
-	for _, p := range moved(before, after) {
+func (k *nodeController) nodesByPod(before, after plan.Object) (keys []plan.Key) {
+	for _, p := range movedPods(before, after) {
 		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 	}
 	return keys
 }
 
-// bindings returns the PersistentVolumes of a claim whose binding has changed.
-func (k *caches) bindings(before, after plan.Object) (volumes []*corev1.PersistentVolume) {
+// reboundVolumes returns the PersistentVolumes of a claim whose binding has changed.
+func (k *volumeView) reboundVolumes(before, after plan.Object) (volumes []*corev1.PersistentVolume) {
 	was, is := typed[*corev1.PersistentVolumeClaim](before, after)
-	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && was.Status.Phase == is.Status.Phase {
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName &&
+		was.Status.Phase == is.Status.Phase {
 		return nil
 	}
 	for _, c := range present(was, is) {
-		if pv := k.volumes.Get("", c.Spec.VolumeName); pv != nil {
+		if pv := k.pvs.Get("", c.Spec.VolumeName); pv != nil {
 			volumes = append(volumes, pv)
 		}
 	}
 	return volumes
 }
 
-func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.bindings(before, after) {
+func (k *volumeController) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.volumes.reboundVolumes(before, after) {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
 	return withName(keys)
 }
 
-func (k *caches) nodesByClaim(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.bindings(before, after) {
-		keys = k.appendNodes(keys, pv)
+func (k *nodeController) nodesByClaim(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.volumes.reboundVolumes(before, after) {
+		keys = k.pods.appendNodes(keys, pv)
 	}
 	return keys
 }
 
 // appendNodes adds the nodes of pods that name the claim of a PersistentVolume, and of its VolumeAttachments.
-func (k *caches) appendNodes(keys []plan.Key, pv *corev1.PersistentVolume) []plan.Key {
+func (k *podView) appendNodes(keys []plan.Key, pv *corev1.PersistentVolume) []plan.Key {
 	if ref := pv.Spec.ClaimRef; ref != nil {
-		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+		for _, p := range k.byClaim.Naming(ref.Namespace, ref.Name) {
 			keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 		}
 	}
-	for _, a := range k.attachments.By(ofVolume + pv.Name) {
+	for _, a := range k.volumes.attachments.By(byVolume + pv.Name) {
 		keys = append(keys, plan.Key{Name: a.Spec.NodeName})
 	}
 	return withName(keys)
@@ -113,28 +117,28 @@ func redefined(before, after plan.Object) []*corev1.PersistentVolume {
 	return present(was, is)
 }
 
-func (k *caches) volumesByVolume(before, after plan.Object) (keys []plan.Key) {
+func (k *volumeController) volumesByVolume(before, after plan.Object) (keys []plan.Key) {
 	for _, pv := range redefined(before, after) {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
 	return withName(keys)
 }
 
-func (k *caches) nodesByVolume(before, after plan.Object) (keys []plan.Key) {
+func (k *nodeController) nodesByVolume(before, after plan.Object) (keys []plan.Key) {
 	for _, pv := range redefined(before, after) {
-		keys = k.appendNodes(keys, pv)
+		keys = k.pods.appendNodes(keys, pv)
 	}
 	return keys
 }
 
-func (k *caches) volumesByAttachment(before, after plan.Object) (keys []plan.Key) {
+func (k *volumeController) volumesByAttachment(before, after plan.Object) (keys []plan.Key) {
 	was, is := typed[*storagev1.VolumeAttachment](before, after)
 	for _, a := range present(is, was)[:1] {
 		switch s := a.Spec.Source; {
 		case s.InlineVolumeSpec != nil:
 			keys = append(keys, plan.Key{Name: ofSpec(s.InlineVolumeSpec).Name})
 		case s.PersistentVolumeName != nil:
-			if pv := k.volumes.Get("", *s.PersistentVolumeName); pv != nil {
+			if pv := k.volumes.pvs.Get("", *s.PersistentVolumeName); pv != nil {
 				keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 			}
 		}
@@ -147,25 +151,27 @@ func nodesByAttachment(before, after plan.Object) []plan.Key {
 	return withName([]plan.Key{{Name: present(is, was)[0].Spec.NodeName}})
 }
 
-// volumesByNode: a node from which on this controller attaches, or no longer; and one that lists, or no longer, what it need only be told of.
-func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
+// volumesByNode returns the volumes of a node that this controller begins or ends to manage, and the status-only
+// volumes that a node begins or ends to list.
+func (k *volumeController) volumesByNode(before, after plan.Object) (keys []plan.Key) {
 	was, is := typed[*corev1.Node](before, after)
-	for name := range toldOf(was, is) {
+	for name := range statusOnlyChanges(was, is) {
 		keys = append(keys, plan.Key{Name: name})
 	}
 	if (was != nil && managed(was)) == (is != nil && managed(is)) {
 		return keys
 	}
-	for _, p := range k.podsOn.OnNode(present(is, was)[0].Name) {
+	for _, p := range k.pods.byNode.OnNode(present(is, was)[0].Name) {
 		if len(p.Spec.Volumes) > 0 {
-			keys = k.appendVolumes(keys, p)
+			keys = k.pods.appendVolumes(keys, p)
 		}
 	}
 	return keys
 }
 
-// toldOf returns what a node need only be told of that one side of a change lists, and the other one does not.
-func toldOf(was, is *corev1.Node) map[string]bool {
+// statusOnlyChanges returns the status-only volumes that one side of a change of a node lists, and the other one does
+// not.
+func statusOnlyChanges(was, is *corev1.Node) map[string]bool {
 	if was != nil && is != nil && slices.Equal(was.Status.VolumesAttached, is.Status.VolumesAttached) {
 		return nil
 	}
@@ -199,8 +205,9 @@ func nodesByNode(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: present(is, was)[0].Name}}
 }
 
-// changed returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it is gone counts only after a while.
-func changed(before, after plan.Object) string {
+// changedDriver returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it
+// is gone counts only after a while.
+func changedDriver(before, after plan.Object) string {
 	was, is := typed[*storagev1.CSIDriver](before, after)
 	name := present(is, was)[0].Name
 	if is == nil || attaches(is) == (was == nil || attaches(was)) {
@@ -209,23 +216,23 @@ func changed(before, after plan.Object) string {
 	return name
 }
 
-func (k *caches) volumesByDriver(before, after plan.Object) []plan.Key {
-	return k.volumesOfDriver(changed(before, after))
+func (k *volumeController) volumesByDriver(before, after plan.Object) []plan.Key {
+	return k.pods.volumesOfDriver(changedDriver(before, after))
 }
 
-func (k *caches) nodesByDriver(before, after plan.Object) []plan.Key {
-	return k.nodesOfDriver(changed(before, after))
+func (k *nodeController) nodesByDriver(before, after plan.Object) []plan.Key {
+	return k.pods.nodesOfDriver(changedDriver(before, after))
 }
 
 // volumesOfDriver returns the volumes of a driver, also those that stand in pods.
-func (k *caches) volumesOfDriver(name string) (keys []plan.Key) {
+func (k *podView) volumesOfDriver(name string) (keys []plan.Key) {
 	if name == "" {
 		return nil
 	}
-	for _, pv := range k.volumes.By(byDriver + name) {
+	for _, pv := range k.volumes.pvs.By(byDriver + name) {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
-	for _, p := range k.podsWith.By(byDriver + name) {
+	for _, p := range k.byVolume.By(byDriver + name) {
 		for i := range p.Spec.Volumes {
 			keys = append(keys, plan.Key{Name: ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace).Name})
 		}
@@ -234,14 +241,14 @@ func (k *caches) volumesOfDriver(name string) (keys []plan.Key) {
 }
 
 // nodesOfDriver returns the nodes of pods with volumes of a driver, and of its VolumeAttachments.
-func (k *caches) nodesOfDriver(name string) (keys []plan.Key) {
+func (k *podView) nodesOfDriver(name string) (keys []plan.Key) {
 	if name == "" {
 		return nil
 	}
-	for _, pv := range k.volumes.By(byDriver + name) {
+	for _, pv := range k.volumes.pvs.By(byDriver + name) {
 		keys = k.appendNodes(keys, pv)
 	}
-	for _, p := range k.podsWith.By(byDriver + name) {
+	for _, p := range k.byVolume.By(byDriver + name) {
 		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 	}
 	return keys

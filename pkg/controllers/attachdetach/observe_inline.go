@@ -9,12 +9,12 @@ import (
 
 // inline are the volumes that stand in a pod.
 type inline struct {
-	all    []volume          // of each volume of the pod; one without a name stands elsewhere, or is none that nodes attach
+	all    []volume          // of each volume of the pod; no name: it stands elsewhere, or nodes attach none such
 	byName map[string]volume // the first of each name
 }
 
-// inlines works out what stands in pods. A pod may have thousands of volumes, and each of them is a key whose pods are looked at: what
-// stands in the pod that was asked for last is remembered.
+// inlines works out what stands in pods. A pod may have thousands of volumes, and each of them is a key whose pods are
+// looked at: what stands in the pod that was asked for last is remembered.
 type inlines struct {
 	reconcile.Memo[podVersion, inline]
 }

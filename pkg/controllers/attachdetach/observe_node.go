@@ -20,10 +20,13 @@ import (
 type nodeObservation = reconcile.Observation[nodeSnapshot, nodeMemory]
 
 // observeNode finds what is attached to a node, and who needs it there.
-func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory]) (o nodeObservation, err error) {
+func (k *nodeController) observeNode(
+	_ context.Context, r reconcile.Request[nodeMemory],
+) (o nodeObservation, err error) {
 	name := k.nodeNamed(r.Key.Name)
-	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
-	there := k.attachments.By(onANode + s.Name)
+	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout,
+		Memory: ptr.Deref(r.Memory, nodeMemory{})}
+	there := k.volumes.attachments.By(byNode + s.Name)
 	t, _ := k.term.Get()
 	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
 	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
@@ -32,32 +35,32 @@ func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory])
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
 		s.Memory = nodeMemory{UID: s.Node.UID, Asked: s.Memory.Asked}
 	}
-	if !t.Proved {
-		s.Unproved = unproved
+	if !t.CachesCompared {
+		s.NotCompared = notCompared
 	}
 	if s.Node == nil || managed(s.Node) {
-		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
+		s.Volumes = k.nodeVolumes(r.Now, s.Name, s.Node, there)
 	}
-	if ails(s.Node) {
-		s.Held, s.Unclear = k.held(r.Now), k.unclear(name)
+	if goneOrNotReady(s.Node) {
+		s.Held, s.PodWithUnboundClaim = k.held(r.Now), k.pods.podWithUnboundClaim(name)
 	}
 	o.Snapshot = s
 	return o, nil
 }
 
-// ails reports whether a node is gone or not ready, which is when rules of time may apply.
-func ails(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
+// goneOrNotReady reports whether a node is gone or not ready: rules of time may apply.
+func goneOrNotReady(n *corev1.Node) bool { return n == nil || !nodes.Ready(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
-func (k *caches) nodeNamed(name string) string {
-	if a := k.attachments.Get("", name); a != nil && ours(a) {
+func (k *nodeController) nodeNamed(name string) string {
+	if a := k.volumes.attachments.Get("", name); a != nil && ours(a) {
 		return a.Spec.NodeName
 	}
 	return name
 }
 
 // proveNode takes in the node as it was read live.
-func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObservation {
+func (k *nodeController) proveNode(o nodeObservation, proof reconcile.Proof) nodeObservation {
 	s := &o.Snapshot
 	switch live, ok, err := reconcile.Found[*corev1.Node](proof, nodeRef(s.Name)); {
 	case err != nil:
@@ -65,28 +68,31 @@ func (k *caches) proveNode(o nodeObservation, proof reconcile.Proof) nodeObserva
 	case ok:
 		s.Read, s.Live = true, live
 	}
-	if s.Read && ails(s.Live) && !ails(s.Node) { // the cache does not show yet that it does
-		s.Held, s.Unclear = k.held(proof.Now), k.unclear(s.Name)
+	if s.Read && goneOrNotReady(s.Live) && !goneOrNotReady(s.Node) { // the cache does not show yet that it does
+		s.Held, s.PodWithUnboundClaim = k.held(proof.Now), k.pods.podWithUnboundClaim(s.Name)
 	}
 	return o
 }
 
-// onNode returns what is attached to a node, and what pods need there.
-func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
-	needed := map[string]onNode{} // by the name of the volume
-	for _, p := range k.podsOn.OnNode(name) {
+// nodeVolumes returns what is attached to a node, and what pods need there.
+func (k *nodeController) nodeVolumes(
+	now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment,
+) (all []nodeVolume) {
+	needed := map[string]nodeVolume{} // by the name of the volume
+	for _, p := range k.pods.byNode.OnNode(name) {
 		if !needs(p) {
 			continue
 		}
-		for _, v := range k.volumesOf(p) {
+		for _, v := range k.pods.volumesOf(p) {
 			before, known := needed[v.Name]
 			pod := podName(p)
 			if known && before.Pod < pod {
 				pod = before.Pod
 			}
-			needed[v.Name] = onNode{
-				Name: v.Name, Pod: pod, Told: v.told(), Exclusive: v.Exclusive || before.Exclusive,
-				Ends: p.DeletionTimestamp != nil && (!known || before.Ends), Grace: max(before.Grace, graceOf(p)),
+			needed[v.Name] = nodeVolume{
+				Name: v.Name, Pod: pod, StatusOnly: v.statusOnly(), Exclusive: v.Exclusive || before.Exclusive,
+				Terminating: p.DeletionTimestamp != nil && (!known || before.Terminating),
+				Grace:       max(before.Grace, graceOf(p)),
 			}
 		}
 	}
@@ -95,18 +101,20 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 		byAttachment[volumes.AttachmentOf(volume, name)] = volume
 	}
 	for _, a := range there {
-		of := cmp.Or(byAttachment[a.Name], k.nameOf(a, n))
+		of := cmp.Or(byAttachment[a.Name], k.volumes.volumeNameOf(a, n))
 		one := needed[of]
 		if ours(a) && of == "" {
-			one = onNode{}
+			one = nodeVolume{}
 		}
 		one.Name, one.Attachment = of, a
 		all = append(all, one)
 	}
 	if n != nil {
-		all = append(all, k.told(now, n, needed)...)
+		all = append(all, k.statusOnlyVolumes(now, n, needed)...)
 	}
-	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
+	slices.SortFunc(all, func(a, b nodeVolume) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id()))
+	})
 	return all
 }
 
@@ -115,14 +123,16 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 }
 
-// told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.
-func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode) (all []onNode) {
+// statusOnlyVolumes returns the status-only volumes of a node: those that pods need, and those that it lists.
+func (k *nodeController) statusOnlyVolumes(
+	now time.Time, n *corev1.Node, needed map[string]nodeVolume,
+) (all []nodeVolume) {
 	for _, v := range needed {
-		if !v.Told {
+		if !v.StatusOnly {
 			continue
 		}
 		if v.Exclusive && !lists(n, v) {
-			v.Others = k.holder(now, n, v)
+			v.OtherNode = k.holder(now, n, v)
 		}
 		all = append(all, v)
 	}
@@ -130,21 +140,21 @@ func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode) (
 		name := string(a.Name)
 		if _, ok := needed[name]; !ok &&
 			(strings.HasPrefix(name, volumes.ISCSIPrefix) || strings.HasPrefix(name, volumes.FCPrefix)) {
-			all = append(all, onNode{Name: name, Told: true})
+			all = append(all, nodeVolume{Name: name, StatusOnly: true})
 		}
 	}
 	return all
 }
 
-// nameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what
-// its node says. It is empty if nobody knows.
-func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
+// volumeNameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or
+// another one of that name, by what its node says. It is empty if nobody knows.
+func (k *volumeView) volumeNameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 	var v volume
 	switch s := a.Spec.Source; {
 	case s.InlineVolumeSpec != nil:
 		v = ofSpec(s.InlineVolumeSpec)
 	case s.PersistentVolumeName != nil:
-		if pv := k.volumes.Get("", *s.PersistentVolumeName); pv != nil {
+		if pv := k.pvs.Get("", *s.PersistentVolumeName); pv != nil {
 			v = ofPV(pv)
 		}
 	}
@@ -169,20 +179,23 @@ type census struct {
 	all, ailing, gone int
 }
 
-// recount is how long a census is good for: it costs a look at all nodes and VolumeAttachments, and the rules of time take minutes.
+// recount is how long a census is good for: it costs a look at all nodes and VolumeAttachments, and the rules of time
+// take minutes.
 const recount = time.Second
 
 // held says why the brake holds what is detached by force because nodes are not ready or gone; empty if it does not.
-func (k *caches) held(now time.Time) string {
+func (k *views) held(now time.Time) string {
 	c := k.census.Of(now.Truncate(recount), func() census { return k.count(now) })
 	if !k.brake.Trips(c.ailing+c.gone, c.all+c.gone) {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", c.ailing, c.all, c.gone)
+	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary",
+		c.ailing, c.all, c.gone)
 }
 
-// count counts the nodes, those of them that have not been ready since lately, and those that are gone and have VolumeAttachments left.
-func (k *caches) count(now time.Time) (c census) {
+// count counts the nodes, those of them that have not been ready since lately, and those that are gone and have
+// VolumeAttachments left.
+func (k *views) count(now time.Time) (c census) {
 	for n := range k.nodes.All() {
 		c.all++
 		if !nodes.Ready(n) && now.Sub(nodes.ReadyChanged(n)) < oldNews {
@@ -190,7 +203,7 @@ func (k *caches) count(now time.Time) (c census) {
 		}
 	}
 	left := map[string]bool{}
-	for a := range k.attachments.All() {
+	for a := range k.volumes.attachments.All() {
 		if ours(a) && a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
 			left[a.Spec.NodeName] = true
 		}

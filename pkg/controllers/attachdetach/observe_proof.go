@@ -18,36 +18,37 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// unproved is what is waited for at the beginning of a term.
-const unproved = "it is not known yet what another leader has attached and detached"
+// notCompared is what plans wait for at the beginning of a term.
+const notCompared = "it is not known yet what another leader has attached and detached"
 
-// prove is the Source of the volumes. It lists VolumeAttachments and nodes live once in each term, and waits until the caches show what the server
-// has: a VolumeAttachment that a previous leader has created, or the list of a node that it has written, may be that by which another node has an
-// exclusive volume, and a VolumeAttachment that it has deleted must not be in the list of its node any more. Nothing is written before. One list
-// of each does for all volumes.
-func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
+// compareCaches is the Source of the queue of volumes. It lists VolumeAttachments and nodes live once in each term, and
+// waits until the caches show what the server has: a VolumeAttachment that a previous leader has created, or the list
+// of a node that it has written, may be that by which another node has an exclusive volume, and a VolumeAttachment that
+// it has deleted must not be in the list of its node any more. Nothing is written before. One list of each does for all
+// volumes.
+func (k *volumeController) compareCaches(ctx context.Context, enqueue func(plan.Key)) {
 	var c comparison
 	for ctx.Err() == nil {
-		if c.made(ctx, k) {
+		if c.made(ctx, k.views) {
 			k.term.Update(func(t term) term {
-				t.Proved = true
+				t.CachesCompared = true
 				return t
 			})
-			for pv := range k.volumes.All() {
+			for pv := range k.volumes.pvs.All() {
 				if v := ofPV(pv); v.Name != "" {
 					enqueue(plan.Key{Name: v.Name})
 				}
 			}
-			k.wake(ctx, enqueue, k.volumesOfDriver)
+			k.enqueueAbsent(ctx, enqueue, k.pods.volumesOfDriver)
 			return
 		}
 		pause(ctx, time.Second)
 	}
 }
 
-// waitForProof is the Source of the nodes.
-func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
-	for !k.proved() {
+// waitForComparison is the Source of the queue of nodes.
+func (k *nodeController) waitForComparison(ctx context.Context, enqueue func(plan.Key)) {
+	for !k.cachesCompared() {
 		if !pause(ctx, 100*time.Millisecond) {
 			return
 		}
@@ -55,10 +56,10 @@ func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
 	for _, name := range k.nodes.Names() {
 		enqueue(plan.Key{Name: name})
 	}
-	for a := range k.attachments.All() {
+	for a := range k.volumes.attachments.All() {
 		enqueue(plan.Key{Name: a.Spec.NodeName})
 	}
-	k.wake(ctx, enqueue, k.nodesOfDriver)
+	k.enqueueAbsent(ctx, enqueue, k.pods.nodesOfDriver)
 }
 
 // pause reports whether ctx has not ended meanwhile.
@@ -71,12 +72,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// comparison is which caches are known to show what the server had when the term began. One that fails does not have the other one made again.
+// comparison is which caches are known to show what the server had when the term began. One that fails does not have
+// the other one made again.
 type comparison struct{ attachments, nodes bool }
 
 // made reports whether both do.
-func (c *comparison) made(ctx context.Context, k *caches) bool {
-	c.attachments = c.attachments || k.root == nil || shown(ctx, k.root, k.attachments.Store)
+func (c *comparison) made(ctx context.Context, k *views) bool {
+	c.attachments = c.attachments || k.root == nil || shown(ctx, k.root, k.volumes.attachments.Store)
 	c.nodes = c.nodes || k.root == nil || shown(ctx, k.root, k.nodes.Store)
 	return c.attachments && c.nodes
 }
@@ -111,16 +113,18 @@ func shows[T plan.Object](list *metav1.PartialObjectMetadataList, s informers.St
 		}
 	}
 	for o := range s.All() { // what is gone must not be shown any more
-		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), list.ResourceVersion); !live[o.GetUID()] && (err != nil || order <= 0) {
+		order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), list.ResourceVersion)
+		if !live[o.GetUID()] && (err != nil || order <= 0) {
 			return false
 		}
 	}
 	return true
 }
 
-// live names what may be there though the cache does not show it: what this process has tried to create, and was not told that it did.
+// live names what may be there though the cache does not show it: what this process has tried to create without an
+// answer.
 func (s volumeSnapshot) live() (sets []reconcile.Live) {
-	at := s.at()
+	at := s.attachmentsByNode()
 	for node := range s.Memory.Tried {
 		sets = append(sets, attachmentSet(volumes.AttachmentName(s.Volume.Driver, s.Volume.Handle, node), at(node)))
 	}

@@ -12,10 +12,12 @@ import (
 
 // Options are what can be set of the controller. Zeros stand for the defaults of the flags.
 type Options struct {
-	// ReconcileSyncPeriod and DisableReconcileSync have no effect: VolumeAttachments are watched, so there is nothing to compare by the clock.
+	// ReconcileSyncPeriod and DisableReconcileSync have no effect: VolumeAttachments are watched, so there is nothing
+	// to compare by the clock.
 	ReconcileSyncPeriod  time.Duration
 	DisableReconcileSync bool
-	// DisableForceDetachOnTimeout keeps volumes attached that a node that is not ready has in use, until somebody says that it is out of service.
+	// DisableForceDetachOnTimeout keeps volumes attached that a node that is not ready has in use, until somebody says
+	// that it is out of service.
 	DisableForceDetachOnTimeout bool
 }
 
@@ -27,15 +29,18 @@ func (o *Options) setDefaults() {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ReconcileSyncPeriod, "attach-detach-reconcile-sync-period", o.ReconcileSyncPeriod,
 		"Without effect: VolumeAttachments are watched at all times. It must be at least a second.")
-	fs.BoolVar(&o.DisableReconcileSync, "disable-attach-detach-reconcile-sync", o.DisableReconcileSync, "Without effect, like --attach-detach-reconcile-sync-period.")
+	fs.BoolVar(&o.DisableReconcileSync, "disable-attach-detach-reconcile-sync", o.DisableReconcileSync,
+		"Without effect, like --attach-detach-reconcile-sync-period.")
 	fs.BoolVar(&o.DisableForceDetachOnTimeout, "disable-force-detach-on-timeout", o.DisableForceDetachOnTimeout,
-		"Keep volumes attached that a node that is not ready has in use, however long, until it has the taint node.kubernetes.io/out-of-service.")
+		"Keep volumes attached that a node that is not ready has in use, however long, until it has the taint "+
+			"node.kubernetes.io/out-of-service.")
 }
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	if o.ReconcileSyncPeriod < time.Second { // AD-1, with the name that the original has for it
-		return []error{errors.New("duration time must be greater than one second as set via command line option reconcile-sync-loop-period")}
+		return []error{errors.New("duration time must be greater than one second as set via command line option " +
+			"reconcile-sync-loop-period")}
 	}
 	return nil
 }

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	patience   = 6 * time.Minute  // a node that is not ready keeps for so long what no pod needs and it has in use (AD-5, AD-34)
-	goneGrace  = time.Minute      // a machine whose Node is gone has so long to end what ran on it
-	goneProof  = 10 * time.Minute // the brake holds no longer: then so many Nodes have been gone, or not ready, for long
-	oldNews    = time.Hour        // a node that has not been ready for so long does not count for the brake any more
-	readAgain  = 5 * time.Second  // when a node is read again that could not be read
-	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on something else
-	writePause = time.Second      // the status of a node is written no more often, and so with all that has happened meanwhile
+	unmountTimeout  = 6 * time.Minute  // for so long, a node that is not ready keeps what it has in use (AD-5, AD-34)
+	goneGrace       = time.Minute      // a machine whose Node is gone has so long to end what ran on it
+	goneProof       = 10 * time.Minute // the brake holds no longer: then so many Nodes have been gone, or not ready, for long
+	oldNews         = time.Hour        // a node that has not been ready for so long does not count for the brake any more
+	rereadInterval  = 5 * time.Second  // when a node is read again that could not be read
+	recheckInterval = 10 * time.Second // when a decision is looked at again that depends on something else
+	writePause      = time.Second      // the status of a node is written no more often
 )
 
 // nodeSnapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
 type nodeSnapshot struct {
 	Name    string
 	Node    *corev1.Node // nil: it is gone
-	Volumes []onNode     // all that are attached, or needed there, by name
+	Volumes []nodeVolume // all that are attached, or needed there, by name
 	// DisableTimeout: that a node is not ready is never enough to detach what it has in use (AD-3).
 	DisableTimeout bool
-	// Unclear is a pod on a node that is not ready or gone that may use any of its volumes, as one of its claims is not bound; empty if there is
-	// none. While it is there, no rule of time applies (AD-18).
-	Unclear  string
-	Memory   nodeMemory
-	Unproved string // why the cache may lack what another leader has written; empty if it does not
+	// PodWithUnboundClaim is a pod on a node that is not ready or gone that may use any of its volumes, as one of its
+	// claims is not bound; empty if there is none. While it is there, no rule of time applies (AD-18).
+	PodWithUnboundClaim string
+	Memory              nodeMemory
+	NotCompared         string // why the cache may lack what another leader has written; empty if it does not
 
 	// Of what is read live when something may be detached:
 	Read   bool
@@ -46,20 +46,20 @@ type nodeSnapshot struct {
 	Held   string       // why the brake holds what is detached by force without anybody's word; empty if it does not
 }
 
-// onNode is a volume that is attached to a node, or needed there.
-type onNode struct {
-	Name       string                      // in the status of the node; empty if nobody knows it any more
-	Attachment *storagev1.VolumeAttachment // nil if there is none
-	Pod        string                      // one that needs it there; empty if none does
-	Ends       bool                        // all that need it are being deleted
-	Grace      time.Duration               // how long the pods that need it may take to end
-	Told       bool                        // it needs no VolumeAttachment
-	Exclusive  bool                        // it is for one node at a time
-	Others     string                      // another node that has the volume, which needs no VolumeAttachment and is for one node at a time
+// nodeVolume is a volume that is attached to a node, or needed there.
+type nodeVolume struct {
+	Name        string                      // in the status of the node; empty if nobody knows it any more
+	Attachment  *storagev1.VolumeAttachment // nil if there is none
+	Pod         string                      // one that needs it there; empty if none does
+	Terminating bool                        // all that need it are being deleted
+	Grace       time.Duration               // how long the pods that need it may take to end
+	StatusOnly  bool                        // it needs no VolumeAttachment
+	Exclusive   bool                        // it is for one node at a time
+	OtherNode   string                      // of an exclusive status-only volume: another node that has it
 }
 
-// id tells the volumes of a node apart.
-func (v onNode) id() string {
+// id identifies a volume among those of its node.
+func (v nodeVolume) id() string {
 	if v.Attachment != nil {
 		return v.Attachment.Name
 	}
@@ -68,14 +68,14 @@ func (v onNode) id() string {
 
 // nodeMemory is what is remembered of a node. Whatever was remembered is not changed any more.
 type nodeMemory struct {
-	UID     types.UID                // of the Node that the rest is about
-	Gone    time.Time                // since when it is gone, as this process has seen it; zero if it is there
-	Spare   map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
-	Grace   map[string]time.Duration // how long the pods may take to end that this process has seen to need a volume, by its id
-	Written time.Time                // when the status was last written
-	Failed  time.Time                // when that has failed, if it has
-	Asked   map[string]asked         // VolumeAttachments that this process has deleted, by name
-	Unclear bool                     // there was an unclear pod, see nodeSnapshot
+	UID             types.UID                // of the Node that the rest is about
+	Gone            time.Time                // since when it is gone, as this process has seen it; zero if it is there
+	UnneededSince   map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
+	Grace           map[string]time.Duration // how long the pods of a volume may take to end, by its id
+	Written         time.Time                // when the status was last written
+	Failed          time.Time                // when that has failed, if it has
+	Asked           map[string]asked         // VolumeAttachments that this process has deleted, by name
+	HadUnboundClaim bool                     // PodWithUnboundClaim was set, see nodeSnapshot
 }
 
 // asked is when a driver was asked to detach a volume.
@@ -86,13 +86,13 @@ type asked struct {
 
 // nodeDecision is what was made of a node.
 type nodeDecision struct {
-	Gone     time.Time
-	Spare    map[string]time.Time
-	Grace    map[string]time.Duration
-	Deleted  map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
-	Held     bool              // something stays because the brake holds it
-	Reserves []string          // volumes for one node at a time of which the node is told now
-	Verdicts map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
+	Gone          time.Time
+	UnneededSince map[string]time.Time
+	Grace         map[string]time.Duration
+	Deleted       map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
+	Held          bool              // something stays because the brake holds it
+	Reserves      []string          // exclusive status-only volumes that the status lists from now on
+	Verdicts      map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
 
 // The reasons for which a volume is detached although its node may have it in use (AD-54).
@@ -104,27 +104,29 @@ const (
 
 // verdict is what becomes of a volume on a node.
 type verdict struct {
-	List   bool          // the node's kubelet may mount it
-	Delete bool          // its VolumeAttachment goes
-	Forced string        // why it goes although the node may have it in use
-	Read   bool          // it may go, and the node is to be read first
-	Held   bool          // the brake holds it
-	Why    string        // for people
-	Rest   bool          // that is as it should be
-	Next   time.Duration // when it is to be looked at again; zero: something will happen
+	List    bool          // the node's kubelet may mount it
+	Delete  bool          // its VolumeAttachment is deleted
+	Forced  string        // why it is deleted although the node may have it in use
+	Read    bool          // it may go, and the node is to be read first
+	Held    bool          // the brake holds it
+	Why     string        // for people
+	Settled bool          // that is as it should be
+	Requeue time.Duration // when it is to be looked at again; zero: something will happen
 }
 
 // planNode lists in the status of a node what is attached, and detaches what no pod there needs.
 func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
-	d = nodeDecision{Spare: map[string]time.Time{}, Grace: map[string]time.Duration{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
+	d = nodeDecision{UnneededSince: map[string]time.Time{}, Grace: map[string]time.Duration{},
+		Deleted: map[string]string{}, Verdicts: map[string]string{}}
 	if s.Node == nil {
 		d.Gone = earlier(s.Memory.Gone, now)
 	} else if !managed(s.Node) {
 		p.Why = "its kubelet attaches volumes itself"
 		return d, p
 	}
-	if s.Unproved != "" {
-		d.Spare, d.Grace, p.Why, p.Requeue = s.Memory.Spare, s.Memory.Grace, s.Unproved, lookAgain
+	if s.NotCompared != "" {
+		d.UnneededSince, d.Grace = s.Memory.UnneededSince, s.Memory.Grace
+		p.Why, p.Requeue = s.NotCompared, recheckInterval
 		return d, p
 	}
 	var deletions plan.Each
@@ -135,36 +137,37 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 			d.Grace[v.id()] = max(grace, v.Grace)
 		}
 		if v.Pod == "" {
-			d.Spare[v.id()] = earlier(s.Memory.Spare[v.id()], now)
-			if s.Unclear != "" || s.Memory.Unclear {
-				d.Spare[v.id()] = now // a pod may have needed it until now
+			d.UnneededSince[v.id()] = earlier(s.Memory.UnneededSince[v.id()], now)
+			if s.PodWithUnboundClaim != "" || s.Memory.HadUnboundClaim {
+				d.UnneededSince[v.id()] = now // a pod may have needed it until now
 			}
 		}
-		one := judge(now, s, v, &d)
+		one := verdictOf(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
-		p.Requeue = plan.Sooner(p.Requeue, one.Next)
+		p.Requeue = plan.Sooner(p.Requeue, one.Requeue)
 		if d.Held = d.Held || one.Held; one.Read {
 			p.Proof = []plan.Ref{nodeRef(s.Name)}
 		}
 		if v.Attachment != nil {
 			d.Verdicts[v.Attachment.Name] = one.Why
 		}
-		if !one.Rest {
+		if !one.Settled {
 			why = append(why, v.id()+": "+one.Why)
 		}
 		if one.Delete {
 			d.Deleted[v.Attachment.Name] = one.Forced
-			deletions.Sequences = append(deletions.Sequences, []plan.Step{plan.Delete{Objects: []plan.Object{v.Attachment}, Unowned: true, Why: one.Why}})
+			deletions.Sequences = append(deletions.Sequences,
+				[]plan.Step{plan.Delete{Objects: []plan.Object{v.Attachment}, Unowned: true, Why: one.Why}})
 		}
 	}
 	if len(deletions.Sequences) > 0 {
 		p.Steps = append(p.Steps, deletions)
 	}
 	if p.Why = summary(why); s.Node == nil && len(s.Volumes) == 0 {
-		p.Why, p.Requeue = "it is gone, and nothing is attached to it", lookAgain // and then it is forgotten
+		p.Why, p.Requeue = "it is gone, and nothing is attached to it", recheckInterval // and then it is forgotten
 	}
 	if s.Node != nil {
-		list(now, s, keep, &d, &p)
+		planVolumesAttached(now, s, keep, &d, &p)
 	}
 	return d, p
 }
@@ -181,106 +184,113 @@ func earlier(t, now time.Time) time.Time {
 	return t
 }
 
-// mostSaid is of how many volumes a record of a node tells.
-const mostSaid = 10
+// maxSummaryLines bounds how many volumes a record of a node names.
+const maxSummaryLines = 10
 
 func summary(lines []string) string {
-	if more := len(lines) - mostSaid; more > 0 {
-		lines = append(slices.Clone(lines[:mostSaid]), fmt.Sprintf("and %d more", more))
+	if more := len(lines) - maxSummaryLines; more > 0 {
+		lines = append(slices.Clone(lines[:maxSummaryLines]), fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "; ")
 }
 
-// judge says what becomes of a volume. d tells since when no pod needs it, and since when the node is gone.
-func judge(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
+// verdictOf decides about a volume. The decision has since when no pod needs it, and since when the node is gone.
+func verdictOf(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) verdict {
 	a := v.Attachment
 	switch {
 	case v.Pod == "" && (a == nil || ours(a) && a.DeletionTimestamp == nil):
-		return leaves(now, s, v, d)
-	case v.Told && v.Others != "":
-		return verdict{Why: "it waits until " + v.Others + " does without the volume", Next: lookAgain}
-	case v.Told:
-		return verdict{List: true, Why: "the pod " + v.Pod + " needs it", Rest: true}
+		return verdictUnneeded(now, s, v, d)
+	case v.StatusOnly && v.OtherNode != "":
+		return verdict{Why: "it waits until " + v.OtherNode + " does without the volume", Requeue: recheckInterval}
+	case v.StatusOnly:
+		return verdict{List: true, Why: "the pod " + v.Pod + " needs it", Settled: true}
 	case a == nil:
-		return verdict{Rest: true} // the planner of the volume makes one
+		return verdict{Settled: true} // the planner of the volume makes one
 	case !ours(a):
-		return verdict{Why: "somebody else has made it", Rest: true}
+		return verdict{Why: "somebody else has made it", Settled: true}
 	case a.DeletionTimestamp != nil:
-		return verdict{Why: "its driver is asked to detach it" + said(a.Status.DetachError)}
+		return verdict{Why: "its driver is asked to detach it" + driverError(a.Status.DetachError)}
 	case !a.Status.Attached:
-		return verdict{Why: "its driver is asked to attach it" + said(a.Status.AttachError)}
+		return verdict{Why: "its driver is asked to attach it" + driverError(a.Status.AttachError)}
 	}
-	why, rest := "the pod "+v.Pod+" needs it", true
-	if v.Ends {
-		why, rest = why+" as long as it may run, and is being deleted", false
+	why, settled := "the pod "+v.Pod+" needs it", true
+	if v.Terminating {
+		why, settled = why+" as long as it may run, and is being deleted", false
 	}
 	if s.Node == nil {
-		why, rest = why+", and its node is gone", false
+		why, settled = why+", and its node is gone", false
 	}
-	return verdict{List: true, Why: why, Rest: rest}
+	return verdict{List: true, Why: why, Settled: settled}
 }
 
-// said is an error that a driver has reported.
-func said(e *storagev1.VolumeError) string {
+// driverError returns the text of an error that a driver has reported.
+func driverError(e *storagev1.VolumeError) string {
 	if e == nil || e.Message == "" {
 		return ""
 	}
 	return ", and says: " + e.Message
 }
 
-// leaves judges a volume that no pod needs. First it leaves the list of the node (AD-32); then, if the node read live neither lists it nor has
-// it in use, its VolumeAttachment goes. By force it goes if the node has it in use, too.
-func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
-	forced, wait := s.force(now, s.Node, v, d)
+// verdictUnneeded decides about a volume that no pod needs. First the status of the node no longer lists it (AD-32).
+// Then the VolumeAttachment is deleted, if the node read live neither lists the volume nor has it in use. A rule of
+// force has it deleted even if the node has it in use.
+func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) verdict {
+	forced, wait := s.forceRule(now, s.Node, v, d)
 	used := s.Node != nil && uses(s.Node, v)
 	if used && forced == forcedByTime && s.holds(now, s.Node, v, d) {
-		return verdict{List: v.Told || attached(v.Attachment), Held: true, Why: "no pod needs it, and the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
+		return verdict{List: v.StatusOnly || attached(v.Attachment), Held: true,
+			Requeue: recheckInterval,
+			Why:     "no pod needs it, and the node is not ready and has it in use, but " + s.Held}
 	}
 	switch {
 	case s.Node == nil && forced == "":
-		return verdict{Why: "its node is gone" + s.unclear(), Next: wait, Held: s.Held != "" && s.Unclear == ""}
+		return verdict{Why: "its node is gone" + s.unboundClaimNote(), Requeue: wait,
+			Held: s.Held != "" && s.PodWithUnboundClaim == ""}
 	case used && forced == "":
 		why := "no pod needs it, and the node has it in use"
 		if wait > 0 {
-			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", patience)
+			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", unmountTimeout)
 		}
-		return verdict{List: v.Told || attached(v.Attachment), Why: why + s.unclear(), Next: wait}
+		return verdict{List: v.StatusOnly || attached(v.Attachment), Why: why + s.unboundClaimNote(), Requeue: wait}
 	case v.Attachment == nil:
-		return verdict{Rest: true}
+		return verdict{Settled: true}
 	case s.Node != nil && lists(s.Node, v):
-		return verdict{Why: "no pod needs it, and the node is told so"}
+		return verdict{Why: "no pod needs it, and its status is to list it no more"}
 	case s.Unread != "":
-		return verdict{Why: "no pod needs it, but its node cannot be read: " + s.Unread, Next: readAgain}
+		return verdict{Why: "no pod needs it, but its node cannot be read: " + s.Unread, Requeue: rereadInterval}
 	case !s.Read:
 		return verdict{Read: true, Why: "no pod needs it, and its node is to be read"}
 	}
-	return goes(now, s, v, d)
+	return verdictAfterLiveRead(now, s, v, d)
 }
 
-// unclear says of the pod for which no rule of time applies.
-func (s nodeSnapshot) unclear() string {
-	if s.Unclear == "" {
+// unboundClaimNote names the pod for which no rule of time applies.
+func (s nodeSnapshot) unboundClaimNote() string {
+	if s.PodWithUnboundClaim == "" {
 		return ""
 	}
-	return "; the pod " + s.Unclear + " may use it, as a claim of that pod is not bound"
+	return "; the pod " + s.PodWithUnboundClaim + " may use it, as a claim of that pod is not bound"
 }
 
-// goes judges by what was read live. What the caches have shown counts no more.
-func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
-	forced, wait := s.force(now, s.Live, v, d)
+// verdictAfterLiveRead decides by the node as it was read live, and no longer by the caches.
+func verdictAfterLiveRead(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) verdict {
+	forced, wait := s.forceRule(now, s.Live, v, d)
 	if s.Live == nil {
 		if s.Node != nil {
-			return verdict{Why: "its node is gone", Next: readAgain} // the cache is about to say so
+			return verdict{Why: "its node is gone", Requeue: rereadInterval} // the cache is about to say so
 		}
-		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone", Next: wait}
+		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone",
+			Requeue: wait}
 	}
 	if s.Node == nil || s.Node.UID != s.Live.UID || lists(s.Live, v) {
-		return verdict{Why: "the cache of nodes is behind", Next: lookAgain}
+		return verdict{Why: "the cache of nodes is behind", Requeue: recheckInterval}
 	}
 	used, free := uses(s.Live, v), "no pod needs it, and the node does not have it in use"
 	if made := s.Live.CreationTimestamp; !used && v.Attachment.CreationTimestamp.Before(&made) {
-		if wait := goneGrace - now.Sub(made.Time); wait > 0 && forced != forcedByTaint { // the machine has been another Node's
-			return verdict{Why: "no pod needs it, and its node was made anew a moment ago, and may not have said yet what it has in use", Next: wait}
+		// the machine has been another Node's
+		if wait := goneGrace - now.Sub(made.Time); wait > 0 && forced != forcedByTaint {
+			return verdict{Requeue: wait, Why: "no pod needs it, and its node was made anew a moment ago, " +
+				"and may not have said yet what it has in use"}
 		}
 	}
 	if !used {
@@ -291,18 +301,20 @@ func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
 	case forcedByTime:
 		if s.holds(now, s.Live, v, d) {
-			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
+			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held,
+				Requeue: recheckInterval}
 		}
-		return verdict{Delete: true, Forced: forced, Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", patience)}
+		return verdict{Delete: true, Forced: forced,
+			Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", unmountTimeout)}
 	default:
-		return verdict{Why: "the node has it in use" + s.unclear(), Next: cmp.Or(wait, readAgain)}
+		return verdict{Why: "the node has it in use" + s.unboundClaimNote(), Requeue: cmp.Or(wait, rereadInterval)}
 	}
 }
 
-// holds reports whether the brake holds a volume that is to be detached because its node is not ready. It does for a while: where so many nodes have
-// been so for long, a site is lost, and force is what is left.
-func (s nodeSnapshot) holds(now time.Time, n *corev1.Node, v onNode, d *nodeDecision) bool {
-	since := d.Spare[v.id()]
+// holds reports whether the brake holds a volume that is to be detached because its node is not ready. It does for a
+// while: where so many nodes have been so for long, a site is lost, and force is what is left.
+func (s nodeSnapshot) holds(now time.Time, n *corev1.Node, v nodeVolume, d *nodeDecision) bool {
+	since := d.UnneededSince[v.id()]
 	if unready := nodes.ReadyChanged(n); unready.After(since) {
 		since = unready
 	}
@@ -314,20 +326,25 @@ func holds(now time.Time, held string, since time.Time) bool {
 	return held != "" && now.Sub(since) < goneProof
 }
 
-// force says by which rule a volume may be detached that a node has in use, or may have, as it is gone; and if by none, when it may be.
-func (s nodeSnapshot) force(now time.Time, n *corev1.Node, v onNode, d *nodeDecision) (reason string, wait time.Duration) {
+// forceRule returns the rule by which a volume may be detached although the node may have it in use, or in how long a
+// rule may apply.
+func (s nodeSnapshot) forceRule(
+	now time.Time, n *corev1.Node, v nodeVolume, d *nodeDecision,
+) (reason string, wait time.Duration) {
 	switch {
 	case n != nil:
-		return force(now, n, d.Spare[v.id()], s.DisableTimeout || s.Unclear != "")
-	case s.Unclear != "":
-		return "", lookAgain
+		return forceRuleNodeExists(now, n, d.UnneededSince[v.id()], s.DisableTimeout || s.PodWithUnboundClaim != "")
+	case s.PodWithUnboundClaim != "":
+		return "", recheckInterval
 	}
-	return vanished(now, s, v, d)
+	return forceRuleNodeGone(now, s, v, d)
 }
 
-// force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37). No pod has needed
-// it since a time. untimed: no rule of time applies.
-func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason string, wait time.Duration) {
+// forceRuleNodeExists is forceRule for a node that exists (AD-34, AD-35, AD-37). No pod has needed the volume since a
+// time. untimed: no rule of time applies.
+func forceRuleNodeExists(
+	now time.Time, n *corev1.Node, since time.Time, untimed bool,
+) (reason string, wait time.Duration) {
 	switch {
 	case nodes.OutOfService(n):
 		return forcedByTaint, 0
@@ -337,21 +354,24 @@ func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason
 	if unready := nodes.ReadyChanged(n); unready.After(since) {
 		since = unready
 	}
-	spare := now.Sub(since)
-	if spare > patience {
+	unneeded := now.Sub(since)
+	if unneeded > unmountTimeout {
 		return forcedByTime, 0
 	}
-	return "", patience - spare + time.Millisecond
+	return "", unmountTimeout - unneeded + time.Millisecond
 }
 
-// vanished is the same of a node that is gone. Its machine may live, and hears only from the end of its pods that it is to end their containers: it
-// has as long as they may take, and a minute more. The brake makes it wait longer.
-func vanished(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) (reason string, wait time.Duration) {
+// forceRuleNodeGone is forceRule for a node that is gone. Its machine may still run. The kubelet ends the containers
+// only when it sees that the pods are deleted, so the rule waits for their grace periods and a minute more. The brake
+// makes it wait longer.
+func forceRuleNodeGone(
+	now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision,
+) (reason string, wait time.Duration) {
 	since := d.Gone
-	if spare := d.Spare[v.id()]; spare.After(since) {
-		since = spare
+	if unneeded := d.UnneededSince[v.id()]; unneeded.After(since) {
+		since = unneeded
 	}
-	grace := patience // nobody knows what has used it
+	grace := unmountTimeout // nobody knows what has used it
 	if ends, known := d.Grace[v.id()]; known {
 		grace = goneGrace + ends
 	}
@@ -365,25 +385,27 @@ func vanished(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) (reason 
 }
 
 // uses reports whether a node says that it has a volume in use.
-func uses(n *corev1.Node, v onNode) bool {
-	return slices.ContainsFunc(n.Status.VolumesInUse, func(name corev1.UniqueVolumeName) bool { return v.called(string(name), n.Name) })
+func uses(n *corev1.Node, v nodeVolume) bool {
+	return slices.ContainsFunc(n.Status.VolumesInUse,
+		func(name corev1.UniqueVolumeName) bool { return v.hasName(string(name), n.Name) })
 }
 
 // lists reports whether the status of a node tells its kubelet that it may mount a volume.
-func lists(n *corev1.Node, v onNode) bool {
-	return slices.ContainsFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return v.called(string(a.Name), n.Name) })
+func lists(n *corev1.Node, v nodeVolume) bool {
+	return slices.ContainsFunc(n.Status.VolumesAttached,
+		func(a corev1.AttachedVolume) bool { return v.hasName(string(a.Name), n.Name) })
 }
 
-// called reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is found by the name of its
-// VolumeAttachment.
-func (v onNode) called(name, node string) bool {
+// hasName reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is
+// found by the name of its VolumeAttachment.
+func (v nodeVolume) hasName(name, node string) bool {
 	return name == v.Name || v.Name == "" && v.Attachment != nil &&
 		volumes.AttachmentOf(name, node) == v.Attachment.Name
 }
 
-// list plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
-// moment ago waits, so that what happens together is one write (AD-73).
-func list(now time.Time, s nodeSnapshot, keep map[string]bool, d *nodeDecision, p *plan.Plan) {
+// planVolumesAttached plans the status of a node: it lists what the kubelet may mount, in an order that does not change
+// (AD-40, AD-76). What was written a moment ago waits, so that what happens together is one write (AD-73).
+func planVolumesAttached(now time.Time, s nodeSnapshot, keep map[string]bool, d *nodeDecision, p *plan.Plan) {
 	var is []corev1.AttachedVolume
 	var exclusive []string
 	known := map[string]bool{}
@@ -402,7 +424,7 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, d *nodeDecision, 
 			known[v.Name] = true
 			added++
 			is = append(is, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(v.Name)})
-			if v.Told && v.Exclusive {
+			if v.StatusOnly && v.Exclusive {
 				exclusive = append(exclusive, v.Name)
 			}
 		}
@@ -429,8 +451,9 @@ func decidable(name string) bool {
 // rememberNode keeps what was seen and decided, and what of it was carried out.
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
 	m := nodeMemory{
-		UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Grace: d.Grace,
-		Written: s.Memory.Written, Failed: s.Memory.Failed, Unclear: s.Unclear != "", Asked: map[string]asked{},
+		UID: s.Memory.UID, Gone: d.Gone, UnneededSince: d.UnneededSince, Grace: d.Grace,
+		Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{},
+		HadUnboundClaim: s.PodWithUnboundClaim != "",
 	}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -444,7 +467,8 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 	for _, r := range did.Results {
 		switch {
 		case r.Verb == plan.Deleted:
-			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
+			a := r.Object.(*storagev1.VolumeAttachment)
+			m.Asked[a.Name] = asked{now, "kubernetes.io/csi:" + a.Spec.Attacher}
 		case r.Verb == plan.Changed:
 			m.Written, m.Failed = now, time.Time{}
 			if r.Err != nil {

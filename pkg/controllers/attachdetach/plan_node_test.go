@@ -88,21 +88,21 @@ func deleted(a *storagev1.VolumeAttachment) {
 func foreign(a *storagev1.VolumeAttachment) { a.Name = "mine" }
 
 // on is a volume of the node n, attached, and needed by nobody.
-func on(handle string, edits ...func(*onNode)) onNode {
-	v := onNode{Name: csi(handle), Attachment: anAttachment(handle, "n")}
+func on(handle string, edits ...func(*nodeVolume)) nodeVolume {
+	v := nodeVolume{Name: csi(handle), Attachment: anAttachment(handle, "n")}
 	for _, edit := range edits {
 		edit(&v)
 	}
 	return v
 }
 
-func needed(v *onNode) { v.Pod = "shop/web" }
+func needed(v *nodeVolume) { v.Pod = "shop/web" }
 
-func by(edit func(*storagev1.VolumeAttachment)) func(*onNode) {
-	return func(v *onNode) { edit(v.Attachment) }
+func by(edit func(*storagev1.VolumeAttachment)) func(*nodeVolume) {
+	return func(v *nodeVolume) { edit(v.Attachment) }
 }
 
-func nameless(v *onNode) { v.Name = "" }
+func nameless(v *nodeVolume) { v.Name = "" }
 
 // handleOf finds the handle of a VolumeAttachment of the node n among those of the tests.
 func handleOf(name string) string {
@@ -143,9 +143,9 @@ func saidOfNode(p plan.Plan) (lines []string) {
 
 // spare is a memory by which no pod has needed volumes for a time; the node was read once.
 func spare(since time.Duration, handles ...string) nodeMemory {
-	m := nodeMemory{UID: "n1", Spare: map[string]time.Time{}}
+	m := nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{}}
 	for _, h := range handles {
-		m.Spare[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-since)
+		m.UnneededSince[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-since)
 	}
 	return m
 }
@@ -161,72 +161,72 @@ func TestPlanNode(t *testing.T) {
 		want   []string
 		forced string
 	}{
-		{"AD-28 what is attached and needed is listed", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed)}}, []string{"status lists [a]"}, ""},
-		{"AD-28 not before the driver says so", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed, by(unattached))}}, nil, ""},
-		{"AD-40 in an order that does not change", aNode(listing("c", "b")), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed), on("b", needed), on("c", needed)}}, []string{"status lists [c b a]"}, ""},
+		{"AD-28 what is attached and needed is listed", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}}, []string{"status lists [a]"}, ""},
+		{"AD-28 not before the driver says so", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(unattached))}}, nil, ""},
+		{"AD-40 in an order that does not change", aNode(listing("c", "b")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed), on("b", needed), on("c", needed)}}, []string{"status lists [c b a]"}, ""},
 		{"AD-40 and what others list stays", aNode(listing("b"), func(n *corev1.Node) {
 			n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: "x/flex", DevicePath: "@/dev/x"})
-		}), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed)}}, []string{"status lists [x/flex@/dev/x a]"}, ""},
+		}), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}}, []string{"status lists [x/flex@/dev/x a]"}, ""},
 		{"AD-44 what has lost its VolumeAttachment is not listed", aNode(listing("a")), nil, false, nodeSnapshot{}, []string{"status lists []"}, ""},
-		{"AD-9 a kubelet that attaches volumes itself is left alone", aNode(unmanaged, listing("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, nil, ""},
-		{"AD-32 what no pod needs leaves the list first", aNode(listing("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"status lists []"}, ""},
-		{"AD-32 then the node is read", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"reads Node n"}, ""},
-		{"AD-32 and then it is detached", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
-		{"AD-32 not if the node read live has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 5s"}, ""},
-		{"AD-32 nor if it still lists it", aNode(), aNode(listing("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-85 nor if it is another node by now", aNode(), aNode(func(n *corev1.Node) { n.UID = "n2" }), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-85 nor if the node cannot be read", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Unread: "down"}, []string{"again in 5s"}, ""},
-		{"AD-31 what a node has in use stays, and is listed", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}}, nil, ""},
-		{"AD-37 however long, if the node is healthy", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, nil, ""},
-		{"AD-34 six minutes, if it is not ready", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(minute, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-34 then it leaves the list", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"status lists []"}, ""},
-		{"AD-34 and is detached", aNode(using("a"), unready), aNode(using("a"), unready), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"detach a"}, forcedByTime},
-		{"AD-72 but not if the node read live is ready", aNode(using("a"), unready), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5s"}, ""},
-		{"AD-3 nor if that is switched off", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), DisableTimeout: true}, nil, ""},
-		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unreadySeconds(599)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
-		{"for ten minutes", aNode(listing("a"), using("a"), unreadySeconds(600)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"status lists []"}, ""},
-		{"AD-10, AD-35 the taint is enough at once, though it is ready", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, forcedByTaint},
-		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready), true, nodeSnapshot{Volumes: []onNode{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
-		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 5s"}, ""},
-		{"AD-18 a pod that may still run keeps it, whatever the node says", aNode(listing("a"), unready, outOfServiceTaint), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed, func(v *onNode) { v.Ends = true })}, Memory: spare(time.Hour, "a")}, nil, ""},
-		{"AD-34 six minutes of not being ready", aNode(listing("a"), using("a"), unreadySeconds(60)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Unclear: "shop/web"}, nil, ""},
-		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: func() nodeMemory {
+		{"AD-9 a kubelet that attaches volumes itself is left alone", aNode(unmanaged, listing("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
+		{"AD-32 what no pod needs leaves the list first", aNode(listing("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"status lists []"}, ""},
+		{"AD-32 then the node is read", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"reads Node n"}, ""},
+		{"AD-32 and then it is detached", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
+		{"AD-32 not if the node read live has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 5s"}, ""},
+		{"AD-32 nor if it still lists it", aNode(), aNode(listing("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-85 nor if it is another node by now", aNode(), aNode(func(n *corev1.Node) { n.UID = "n2" }), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-85 nor if the node cannot be read", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Unread: "down"}, []string{"again in 5s"}, ""},
+		{"AD-31 what a node has in use stays, and is listed", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
+		{"AD-37 however long, if the node is healthy", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, nil, ""},
+		{"AD-34 six minutes, if it is not ready", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(minute, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-34 then it leaves the list", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"status lists []"}, ""},
+		{"AD-34 and is detached", aNode(using("a"), unready), aNode(using("a"), unready), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"detach a"}, forcedByTime},
+		{"AD-72 but not if the node read live is ready", aNode(using("a"), unready), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5s"}, ""},
+		{"AD-3 nor if that is switched off", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), DisableTimeout: true}, nil, ""},
+		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unreadySeconds(599)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
+		{"for ten minutes", aNode(listing("a"), using("a"), unreadySeconds(600)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"status lists []"}, ""},
+		{"AD-10, AD-35 the taint is enough at once, though it is ready", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, forcedByTaint},
+		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
+		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 5s"}, ""},
+		{"AD-18 a pod that may still run keeps it, whatever the node says", aNode(listing("a"), unready, outOfServiceTaint), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, func(v *nodeVolume) { v.Terminating = true })}, Memory: spare(time.Hour, "a")}, nil, ""},
+		{"AD-34 six minutes of not being ready", aNode(listing("a"), using("a"), unreadySeconds(60)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), PodWithUnboundClaim: "shop/web"}, nil, ""},
+		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
 			m := spare(time.Hour, "a")
-			m.Unclear = true
+			m.HadUnboundClaim = true
 			return m
 		}()}, []string{"again in 6m0.001s"}, ""},
-		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}, Unclear: "shop/web"}, []string{"detach a"}, forcedByTaint},
-		{"AD-18 such a pod on a node that is gone", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, Unclear: "shop/web"}, []string{"again in 10s"}, ""},
-		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
-		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []onNode{on("a", by(created(40)))}}, []string{"detach a"}, ""},
-		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
-		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(50 * second)}, []string{"again in 10s"}, ""},
-		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(61 * second), DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
-		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
-		{"its pods may take a while to end", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: func() nodeMemory {
+		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, PodWithUnboundClaim: "shop/web"}, []string{"detach a"}, forcedByTaint},
+		{"AD-18 such a pod on a node that is gone", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, PodWithUnboundClaim: "shop/web"}, []string{"again in 10s"}, ""},
+		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
+		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []nodeVolume{on("a", by(created(40)))}}, []string{"detach a"}, ""},
+		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
+		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(50 * second)}, []string{"again in 10s"}, ""},
+		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
+		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
+		{"its pods may take a while to end", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
 			m := goneFor(100 * second)
 			m.Grace = map[string]time.Duration{volumes.AttachmentName(driver, "a", "n"): 5 * time.Minute}
 			return m
 		}()}, []string{"again in 4m20s"}, ""},
-		{"nobody knows what has used it", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour), Spare: spare(100*second, "a").Spare}}, []string{"again in 4m20s"}, ""},
-		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(601 * second), Held: "too many"}, []string{"detach a"}, forcedByEnd},
-		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(time.Hour)}, []string{"again in 10s"}, ""},
-		{"AD-93 the volume is gone: its VolumeAttachment goes, too", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a", nameless)}}, []string{"detach a"}, ""},
-		{"AD-93 not while the node has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a", nameless)}}, []string{"again in 5s"}, ""},
-		{"a VolumeAttachment of somebody else is left alone", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a", by(foreign))}}, nil, ""},
-		{"AD-33 what is being detached is not listed, and not deleted again", aNode(listing("a")), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a", needed, by(deleted))}}, []string{"status lists []"}, ""},
-		{"AD-73 all of a node in one write", aNode(listing("a", "b", "c")), nil, false, nodeSnapshot{Volumes: []onNode{on("a"), on("b"), on("c", needed), on("d", needed)}}, []string{"status lists [c d]"}, ""},
-		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false, nodeSnapshot{Volumes: []onNode{on("a"), on("b", needed)}, Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
-		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a"), on("b", needed)}, Unproved: unproved}, []string{"again in 10s"}, ""},
-		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.ISCSIPrefix + "p:i:0", Told: true, Pod: "shop/web"}}}, []string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
-		{"AD-26 not if another node has it", aNode(), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.FCPrefix + "[w]:0",
-			Told: true, Pod: "shop/web", Others: "m"}}}, []string{"again in 10s"}, ""},
+		{"nobody knows what has used it", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour), UnneededSince: spare(100*second, "a").UnneededSince}}, []string{"again in 4m20s"}, ""},
+		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * second), Held: "too many"}, []string{"detach a"}, forcedByEnd},
+		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(time.Hour)}, []string{"again in 10s"}, ""},
+		{"AD-93 the volume is gone: its VolumeAttachment goes, too", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}}, []string{"detach a"}, ""},
+		{"AD-93 not while the node has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}}, []string{"again in 5s"}, ""},
+		{"a VolumeAttachment of somebody else is left alone", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", by(foreign))}}, nil, ""},
+		{"AD-33 what is being detached is not listed, and not deleted again", aNode(listing("a")), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(deleted))}}, []string{"status lists []"}, ""},
+		{"AD-73 all of a node in one write", aNode(listing("a", "b", "c")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b"), on("c", needed), on("d", needed)}}, []string{"status lists [c d]"}, ""},
+		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
+		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, NotCompared: notCompared}, []string{"again in 10s"}, ""},
+		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.ISCSIPrefix + "p:i:0", StatusOnly: true, Pod: "shop/web"}}}, []string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
+		{"AD-26 not if another node has it", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.FCPrefix + "[w]:0",
+			StatusOnly: true, Pod: "shop/web", OtherNode: "m"}}}, []string{"again in 10s"}, ""},
 		{"AD-13 and leaves the list when it is not used", aNode(func(n *corev1.Node) {
 			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: volumes.FCPrefix + "[w]:0"}}
-		}), nil, false, nodeSnapshot{Volumes: []onNode{{Name: volumes.FCPrefix + "[w]:0", Told: true}}}, []string{"status lists []"}, ""},
+		}), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.FCPrefix + "[w]:0", StatusOnly: true}}}, []string{"status lists []"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.s
@@ -250,18 +250,18 @@ func TestPlanNode(t *testing.T) {
 // once.
 func goneFor(d time.Duration) nodeMemory {
 	id := volumes.AttachmentName(driver, "a", "n")
-	return nodeMemory{Gone: epoch.Add(-d), Spare: map[string]time.Time{id: epoch.Add(-d)}, Grace: map[string]time.Duration{id: 0}}
+	return nodeMemory{Gone: epoch.Add(-d), UnneededSince: map[string]time.Time{id: epoch.Add(-d)}, Grace: map[string]time.Duration{id: 0}}
 }
 
 // What is remembered of a node: since when nothing needs a volume, when the status was written, and what was deleted.
 func TestRememberNode(t *testing.T) {
-	s := nodeSnapshot{Name: "n", Node: aNode(), Live: aNode(), Read: true, Volumes: []onNode{on("a"), on("b", needed)}, Memory: spare(time.Minute, "a", "b")}
+	s := nodeSnapshot{Name: "n", Node: aNode(), Live: aNode(), Read: true, Volumes: []nodeVolume{on("a"), on("b", needed)}, Memory: spare(time.Minute, "a", "b")}
 	s.Memory.Asked = map[string]asked{"other": {When: epoch}}
 	d, p := planNode(epoch, s)
 	deletion := p.Steps[slices.IndexFunc(p.Steps, func(s plan.Step) bool { _, ok := s.(plan.Each); return ok })].(plan.Each).Sequences[0][0].(plan.Delete)
 	m := rememberNode(epoch, s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
 	a := volumes.AttachmentName(driver, "a", "n")
-	want := &nodeMemory{UID: "n1", Spare: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
+	want := &nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Error(diff)
 	}

@@ -37,12 +37,12 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 
 // drawNodeSnapshot is of the volumes a, b and c.
 func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
-	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"), Memory: nodeMemory{UID: "n1", Spare: map[string]time.Time{}}}
+	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"), Memory: nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{}}}
 	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
-	s.Unclear = rapid.SampledFrom([]string{"", "", "", "shop/unclear"}).Draw(t, "unclear")
-	s.Memory.Unclear = rapid.IntRange(0, 3).Draw(t, "was unclear") == 0
+	s.PodWithUnboundClaim = rapid.SampledFrom([]string{"", "", "", "shop/unclear"}).Draw(t, "unclear")
+	s.Memory.HadUnboundClaim = rapid.IntRange(0, 3).Draw(t, "was unclear") == 0
 	if rapid.IntRange(0, 9).Draw(t, "unproved") == 0 {
-		s.Unproved = unproved
+		s.NotCompared = notCompared
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "read") {
 	case 0:
@@ -53,11 +53,11 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	}
 	for _, h := range []string{"a", "b", "c"} {
 		if rapid.Bool().Draw(t, h+" is there") {
-			s.Volumes = append(s.Volumes, on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*onNode){needed, by(unattached), by(deleted), by(foreign), nameless}), 0, 2).Draw(t, "edits")...))
+			s.Volumes = append(s.Volumes, on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*nodeVolume){needed, by(unattached), by(deleted), by(foreign), nameless}), 0, 2).Draw(t, "edits")...))
 		}
 		if seconds := rapid.SampledFrom([]int{-1, 0, 50, 70, 350, 370, 700}).Draw(t, "spare"); seconds >= 0 {
-			s.Memory.Spare[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
-			s.Memory.Gone = s.Memory.Spare[volumes.AttachmentName(driver, h, "n")]
+			s.Memory.UnneededSince[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
+			s.Memory.Gone = s.Memory.UnneededSince[volumes.AttachmentName(driver, h, "n")]
 		}
 	}
 	s.Memory.Written = epoch.Add(-time.Duration(rapid.SampledFrom([]int{0, 100, 500, 2000}).Draw(t, "written")) * time.Millisecond)
@@ -71,18 +71,18 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 		s := drawNodeSnapshot(t)
 		d, p := planNode(epoch, s)
 		for name, forced := range d.Deleted {
-			v := s.Volumes[slices.IndexFunc(s.Volumes, func(v onNode) bool { return v.Attachment.Name == name })]
+			v := s.Volumes[slices.IndexFunc(s.Volumes, func(v nodeVolume) bool { return v.Attachment.Name == name })]
 			switch live := s.Live; {
-			case v.Pod != "" || !ours(v.Attachment) || v.Attachment.DeletionTimestamp != nil || !s.Read || s.Unproved != "":
+			case v.Pod != "" || !ours(v.Attachment) || v.Attachment.DeletionTimestamp != nil || !s.Read || s.NotCompared != "":
 				t.Errorf("%s goes: %+v", v.Name, s)
 			case live == nil && s.Node != nil, live != nil && (s.Node == nil || live.UID != s.Node.UID || lists(live, v)):
 				t.Errorf("%s goes, and the node read live is another one, or lists it", v.Name)
 			case live == nil:
-				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.Unclear != "" {
+				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.PodWithUnboundClaim != "" {
 					t.Errorf("%s goes with its node, %q", v.Name, forced)
 				}
-			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" ||
-				live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
+			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || s.PodWithUnboundClaim != "" || s.Held != "" ||
+				live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.UnneededSince[name]) <= unmountTimeout):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
 			case !uses(live, v) && !nodes.OutOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) &&
 				epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
@@ -97,7 +97,7 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 				continue
 			}
 			for _, a := range change.New.(*corev1.Node).Status.VolumesAttached {
-				if !slices.Contains(s.Node.Status.VolumesAttached, a) && !slices.ContainsFunc(s.Volumes, func(v onNode) bool { return v.Name == string(a.Name) && attached(v.Attachment) }) {
+				if !slices.Contains(s.Node.Status.VolumesAttached, a) && !slices.ContainsFunc(s.Volumes, func(v nodeVolume) bool { return v.Name == string(a.Name) && attached(v.Attachment) }) {
 					t.Errorf("%s is listed, and is not attached", a.Name)
 				}
 			}
@@ -126,16 +126,16 @@ func TestTheListIsRightAfterOneWrite(t *testing.T) {
 
 // drawVolumeSnapshot is of the volume a and three nodes.
 func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
-	s := volumeSnapshot{Volume: exclusive, Memory: volumeMemory{Nodes: map[string]use{}}}
+	s := volumeSnapshot{Volume: exclusive, Memory: volumeMemory{Nodes: map[string]usingNodeMemory{}}}
 	s.Volume.Exclusive = rapid.Bool().Draw(t, "exclusive")
-	s.Unproved = rapid.SampledFrom([]string{"", "", "", unproved}).Draw(t, "unproved")
+	s.NotCompared = rapid.SampledFrom([]string{"", "", "", notCompared}).Draw(t, "unproved")
 	s.Memory.Refused = map[string]string{"m": rapid.SampledFrom([]string{"", "", "refused"}).Draw(t, "refused")}
 	s.DisableTimeout = rapid.Bool().Draw(t, "no timeout")
 	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
 	for _, node := range []string{"l", "m", "n"} {
 		if n := drawNode(t, node); n != nil && rapid.IntRange(0, 3).Draw(t, "the node names it") == 0 {
 			n.Name = node
-			s.Naming = append(s.Naming, namer{Node: n, Needed: rapid.Bool().Draw(t, "needed"), Unclear: rapid.Bool().Draw(t, "unclear")})
+			s.ReportingNodes = append(s.ReportingNodes, reportingNode{Node: n, Needed: rapid.Bool().Draw(t, "needed"), UnboundClaim: rapid.Bool().Draw(t, "unclear")})
 		}
 		if rapid.Bool().Draw(t, "a pod needs it there") {
 			u := at(node, "on-"+node)
@@ -146,7 +146,7 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 			s.Attachments = append(s.Attachments, anAttachment("a", node, rapid.SliceOfN(rapid.SampledFrom([]func(*storagev1.VolumeAttachment){unattached, deleted, foreign, failing, created(10), created(1000)}), 0, 2).Draw(t, "edits")...))
 		}
 		if rapid.Bool().Draw(t, "known") {
-			s.Memory.Nodes[node] = use{Attached: rapid.Bool().Draw(t, "was attached"), Told: rapid.SampledFrom([]string{"", "x"}).Draw(t, "told")}
+			s.Memory.Nodes[node] = usingNodeMemory{Attached: rapid.Bool().Draw(t, "was attached"), Message: rapid.SampledFrom([]string{"", "x"}).Draw(t, "told")}
 		}
 	}
 	return s
@@ -165,17 +165,17 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		if s.Volume.Exclusive && (len(created) > 1 || len(created) > 0 && elsewhere) {
 			t.Errorf("%v beside %d VolumeAttachments", created, len(s.Attachments))
 		}
-		for _, n := range s.Naming {
-			v := onNode{Name: s.Volume.Name}
+		for _, n := range s.ReportingNodes {
+			v := nodeVolume{Name: s.Volume.Name}
 			free := !n.Needed && (nodes.OutOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue &&
-				!s.DisableTimeout && !n.Unclear && s.Held == "")
+				!s.DisableTimeout && !n.UnboundClaim && s.Held == "")
 			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free && (lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
 				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)
 			}
 		}
-		at := s.at()
+		at := s.attachmentsByNode()
 		for _, u := range s.Users {
-			wanted := u.Managed && at(u.Node) == nil && s.Unproved == ""
+			wanted := u.Managed && at(u.Node) == nil && s.NotCompared == ""
 			if !s.Volume.Exclusive && created[u.Node] != wanted || created[u.Node] && !wanted {
 				t.Errorf("%s gets a VolumeAttachment: %t, %+v", u.Node, created[u.Node], s)
 			}
@@ -244,9 +244,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Error(diff)
 		}
 		n.Annotations = map[string]string{managedNode: "x"}
-		s := nodeSnapshot{Name: n.Name, Node: n, Live: n, Read: true, Volumes: []onNode{{Name: csi("a"), Attachment: a}}, Memory: nodeMemory{UID: n.UID}}
+		s := nodeSnapshot{Name: n.Name, Node: n, Live: n, Read: true, Volumes: []nodeVolume{{Name: csi("a"), Attachment: a}}, Memory: nodeMemory{UID: n.UID}}
 		slim := s
-		slim.Node, slim.Volumes = project(n).(*corev1.Node), []onNode{{Name: csi("a"), Attachment: thinA}}
+		slim.Node, slim.Volumes = project(n).(*corev1.Node), []nodeVolume{{Name: csi("a"), Attachment: thinA}}
 		_, full := planNode(epoch, s)
 		if _, p := planNode(epoch, slim); p.Why != full.Why || len(p.Steps) != len(full.Steps) || managed(thinN) {
 			t.Errorf("%q with all fields, %q with the cached ones", full.Why, p.Why)

@@ -10,9 +10,12 @@ func Rights() rbac.Rights {
 			{Name: "volumeattachments", Group: "storage.k8s.io"}, {Name: "csidrivers", Group: "storage.k8s.io"},
 		},
 		Own: append(rbac.Events(),
-			rbac.Rule{Group: "storage.k8s.io", Resource: "volumeattachments", Verbs: []string{"create", "delete"}, For: "attaching and detaching"},
-			rbac.Rule{Resource: "nodes", Verbs: []string{"get"}, For: "a live read of the volumes that a node uses before one is detached"},
-			rbac.Rule{Resource: "nodes/status", Verbs: []string{"patch"}, For: "the list of attached volumes, for which kubelets wait"},
+			rbac.Rule{Group: "storage.k8s.io", Resource: "volumeattachments", Verbs: []string{"create", "delete"},
+				For: "attaching and detaching"},
+			rbac.Rule{Resource: "nodes", Verbs: []string{"get"},
+				For: "a live read of the volumes that a node uses before one is detached"},
+			rbac.Rule{Resource: "nodes/status", Verbs: []string{"patch"},
+				For: "the list of attached volumes, for which kubelets wait"},
 		),
 	}
 }

@@ -14,27 +14,27 @@ import (
 
 // term is what the controller knows beside its volumes and nodes.
 type term struct {
-	Proved   bool // the cache shows what leaders before this one have written
-	Absences absences
-	Nodes    cowmap.Map[string, nodeTerm]
-	Holders  cowmap.Map[string, string] // the node that has reserved a volume, by the name of the volume
-	Held     int                        // nodes with volumes that the brake holds
+	CachesCompared bool // the cache shows what leaders before this one have written
+	Absences       absences
+	Nodes          cowmap.Map[string, nodeTerm]
+	Holders        cowmap.Map[string, string] // the node that has reserved a volume, by the name of the volume
+	Held           int                        // nodes with volumes that the brake holds
 }
 
 // nodeTerm is what the term has of a node.
 type nodeTerm struct {
-	Held bool            // the brake holds volumes of it
-	Told map[string]bool // the VolumeAttachments of which people are told something, by name
+	Held      bool            // the brake holds volumes of it
+	Explained map[string]bool // the VolumeAttachments that have a record, by name
 
-	// Reserved are volumes for one node at a time of which nodes are only told: no VolumeAttachment says which node has
-	// one before the status of that node does, and workers of two nodes must not choose both. A node has a volume
-	// reserved from right before it is told of it until it neither needs nor lists it.
+	// Reserved are exclusive status-only volumes. No VolumeAttachment shows which node has one before the status of
+	// that node does, and workers of two nodes must not both choose it. A node has a volume reserved from right before
+	// its status lists it until the node neither needs nor lists it.
 	Reserved map[string]bool
 }
 
-func (k *caches) newTerm() *reconcile.Term[term] {
+func (k *views) newTerm() *reconcile.Term[term] {
 	return reconcile.NewTerm(reconcile.TermOptions[term]{
-		Begin: func() term { return term{Absences: k.firstAbsences(time.Now())} },
+		Begin: func() term { return term{Absences: k.pods.firstAbsences(time.Now())} },
 		Next: func(t term, before, after plan.Object) term {
 			was, is := typed[*storagev1.CSIDriver](before, after)
 			t.Absences = t.Absences.seeing(time.Now(), present(is, was)[0].Name, is)
@@ -48,14 +48,14 @@ func (k *caches) newTerm() *reconcile.Term[term] {
 	})
 }
 
-// proved reports whether the cache shows what leaders before this one have written.
-func (k *caches) proved() bool {
+// cachesCompared reports whether the cache shows what leaders before this one have written.
+func (k *views) cachesCompared() bool {
 	t, _ := k.term.Get()
-	return t.Proved
+	return t.CachesCompared
 }
 
-// reserve reserves the volumes of which a node is about to be told, unless another node has come first.
-func (k *caches) reserve(s nodeSnapshot, d nodeDecision) error {
+// reserve reserves the volumes that the status of a node is about to list, unless another node has come first.
+func (k *nodeController) reserve(s nodeSnapshot, d nodeDecision) error {
 	if len(d.Reserves) == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (t term) released(now time.Time, s nodeSnapshot, n nodeTerm) (term, nodeTer
 	kept := map[string]bool{}
 	if s.Node != nil && managed(s.Node) {
 		for _, v := range s.Volumes {
-			kept[v.Name] = kept[v.Name] || v.Told && (v.Pod != "" && v.Others == "" || lists(s.Node, v))
+			kept[v.Name] = kept[v.Name] || v.StatusOnly && (v.Pod != "" && v.OtherNode == "" || lists(s.Node, v))
 		}
 		if now.Sub(s.Memory.Failed) <= unsure {
 			kept = n.Reserved
@@ -109,17 +109,17 @@ func (t term) released(now time.Time, s nodeSnapshot, n nodeTerm) (term, nodeTer
 }
 
 // applied is the term after a reconcile of a node.
-func (k *caches) applied(t term, now time.Time, s nodeSnapshot, d nodeDecision) term {
+func (k *nodeController) applied(t term, now time.Time, s nodeSnapshot, d nodeDecision) term {
 	n, _ := t.Nodes.Get(s.Name)
 	if len(n.Reserved) > 0 {
 		t, n = t.released(now, s, n)
 	}
 	t.Held, n.Held = k.hold(t.Held, now, s, d, n.Held), d.Held
-	n.Told = map[string]bool{}
+	n.Explained = map[string]bool{}
 	for name := range d.Verdicts {
-		n.Told[name] = true
+		n.Explained[name] = true
 	}
-	if t.Nodes = t.Nodes.Without(s.Name); n.Held || len(n.Told)+len(n.Reserved) > 0 {
+	if t.Nodes = t.Nodes.Without(s.Name); n.Held || len(n.Explained)+len(n.Reserved) > 0 {
 		t.Nodes = t.Nodes.With(s.Name, n)
 	}
 	return t
@@ -130,7 +130,7 @@ const whatIsHeld = "volumes of nodes that are not ready or gone"
 
 // hold has the brake know whether volumes of a node are held, which they were or not. It returns of how many nodes they
 // are.
-func (k *caches) hold(nodes int, now time.Time, s nodeSnapshot, d nodeDecision, was bool) int {
+func (k *nodeController) hold(nodes int, now time.Time, s nodeSnapshot, d nodeDecision, was bool) int {
 	switch {
 	case d.Held:
 		k.brake.Hold(now, whatIsHeld, s.Held)

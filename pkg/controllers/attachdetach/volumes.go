@@ -18,7 +18,7 @@ const managedNode = "volumes.kubernetes.io/controller-managed-attach-detach"
 // volume is one that nodes attach.
 type volume struct {
 	Name      string                       // in the statuses of nodes (AD-8)
-	Driver    string                       // the CSI driver; empty for iSCSI and FC, of which nodes need only be told (AD-13)
+	Driver    string                       // the CSI driver; empty for status-only volumes: iSCSI and FC (AD-13)
 	Handle    string                       // by which the driver knows it
 	Exclusive bool                         // one node at a time may have it (AD-24)
 	Migrated  bool                         // the driver has taken over the plugin that it names (AD-12)
@@ -37,9 +37,10 @@ func ofPV(pv *corev1.PersistentVolume) volume {
 }
 
 func ofSpec(spec *corev1.PersistentVolumeSpec) (v volume) {
-	v.Exclusive = len(spec.AccessModes) > 0 && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
-		return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
-	})
+	v.Exclusive = len(spec.AccessModes) > 0 && !slices.ContainsFunc(spec.AccessModes,
+		func(m corev1.PersistentVolumeAccessMode) bool {
+			return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
+		})
 	switch {
 	case spec.CSI != nil:
 		v.Driver, v.Handle = spec.CSI.Driver, spec.CSI.VolumeHandle
@@ -78,11 +79,13 @@ func ofTranslated(pv *corev1.PersistentVolume) (v volume) {
 	return v
 }
 
-// title is what events call a volume: its PersistentVolume, or if it stands in a pod, its name in the statuses of nodes.
+// title is what events call a volume: its PersistentVolume, or if it stands in a pod, its name in the statuses of
+// nodes.
 func (v volume) title() string { return cmp.Or(v.PV, v.Name) }
 
-// told reports whether nodes need only be told that they have it: no VolumeAttachment stands for it.
-func (v volume) told() bool { return v.Driver == "" }
+// statusOnly reports whether no VolumeAttachment stands for the volume: it is attached when the status of a node lists
+// it.
+func (v volume) statusOnly() bool { return v.Driver == "" }
 
 // newAttachment is the VolumeAttachment that asks the driver to attach a volume (AD-7).
 func newAttachment(v volume, node string) *storagev1.VolumeAttachment {
@@ -102,10 +105,12 @@ func attached(a *storagev1.VolumeAttachment) bool {
 	return a != nil && a.Status.Attached && a.DeletionTimestamp == nil
 }
 
-// ours reports whether a VolumeAttachment may be one of this controller or of a kubelet, by its name. Others are those of who made them.
+// ours reports whether a VolumeAttachment may be of this controller or of a kubelet, by its name. All others belong to
+// their creators.
 func ours(a *storagev1.VolumeAttachment) bool { return volumes.IsAttachmentName(a.Name) }
 
-// needs reports whether a pod needs its volumes on its node (AD-15). One that is being deleted does as long as it may still run (AD-18).
+// needs reports whether a pod needs its volumes on its node (AD-15). One that is being deleted does as long as it may
+// still run (AD-18).
 func needs(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !podutil.Finished(p) && (p.DeletionTimestamp == nil || runs(p))
 }

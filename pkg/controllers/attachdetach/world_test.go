@@ -16,19 +16,21 @@ import (
 
 // world is caches that tests fill themselves.
 type world struct {
-	*caches
+	*views
+	*volumeController
+	*nodeController
 	objects []plan.Object
 	keys    map[plan.Key]bool // that changes have enqueued
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	k, err := (&Options{}).newCaches(manager.Context{Informers: informers.NewFactory(fake.NewClientset(), 0), Brake: brake.New(brake.Budget{})}) // nobody else fills them
+	k, err := (&Options{}).newViews(manager.Context{Informers: informers.NewFactory(fake.NewClientset(), 0), Brake: brake.New(brake.Budget{})}) // nobody else fills them
 	if err != nil {
 		t.Fatal(err)
 	}
 	termtest.Begin(t, k.term)
-	return &world{caches: k, keys: map[plan.Key]bool{}}
+	return &world{views: k, volumeController: &volumeController{k}, nodeController: &nodeController{k}, keys: map[plan.Key]bool{}}
 }
 
 func (w *world) clear() {
@@ -49,15 +51,15 @@ func (w *world) store(o plan.Object) interface {
 	case *corev1.Node:
 		return w.nodes.Informer().GetIndexer()
 	case *corev1.Pod:
-		return w.podsOn.Informer().GetIndexer()
+		return w.pods.byNode.Informer().GetIndexer()
 	case *corev1.PersistentVolume:
-		return w.volumes.Informer().GetIndexer()
+		return w.volumes.pvs.Informer().GetIndexer()
 	case *corev1.PersistentVolumeClaim:
-		return w.claims.Informer().GetIndexer()
+		return w.volumes.claims.Informer().GetIndexer()
 	case *storagev1.CSIDriver:
-		return w.drivers.Informer().GetIndexer()
+		return w.volumes.drivers.Informer().GetIndexer()
 	}
-	return w.attachments.Informer().GetIndexer()
+	return w.volumes.attachments.Informer().GetIndexer()
 }
 
 func (w *world) add(t interface{ Fatal(...any) }, o plan.Object) {

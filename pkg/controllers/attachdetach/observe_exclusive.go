@@ -7,16 +7,16 @@ import (
 )
 
 // holder returns another node that has an exclusive volume, or gets it before this one; empty if there is none.
-func (k *caches) holder(now time.Time, n *corev1.Node, v onNode) (other string) {
-	_, by := k.podsNeeding(v.Name)
-	for _, one := range k.namersOf(v.Name, by) {
-		if one.Node.Name != n.Name && one.has(now, v, k.disableTimeout, k.held(now)) {
+func (k *nodeController) holder(now time.Time, n *corev1.Node, v nodeVolume) (other string) {
+	_, by := k.pods.podsNeeding(v.Name)
+	for _, one := range k.reportingNodes(v.Name, by) {
+		if one.Node.Name != n.Name && one.hasVolume(now, v, k.disableTimeout, k.held(now)) {
 			return one.Node.Name
 		}
 	}
 	t, _ := k.term.Get()
 	if node, reserved := t.Holders.Get(v.Name); reserved {
-		if node == n.Name { // its kubelet may have been told of it
+		if node == n.Name { // its status may list it already
 			return ""
 		}
 		return node

@@ -161,7 +161,7 @@ func TestReservations(t *testing.T) {
 	d := nodeDecision{Reserves: []string{lun}}
 	other := nodeDecision{Reserves: []string{"other", lun}}
 	now, n := time.Now(), aNode()
-	needed := nodeSnapshot{Name: "n", Node: n, Volumes: []onNode{{Name: lun, Told: true, Pod: "shop/a"}}}
+	needed := nodeSnapshot{Name: "n", Node: n, Volumes: []nodeVolume{{Name: lun, StatusOnly: true, Pod: "shop/a"}}}
 	reserves := func(when, node string, d nodeDecision, want error) {
 		t.Helper()
 		if err := w.reserve(nodeSnapshot{Name: node}, d); err != want {
