@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
@@ -61,6 +62,10 @@ type Controller[S, D, M any] struct {
 	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
 	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID
+
+	// Brake is told what plans hold, and tells people and the next leader: see [plan.Plan.Hold]. It may be nil if no plan
+	// holds anything.
+	Brake *brake.Brake
 
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
 	// is none.
