@@ -72,6 +72,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Plan:     planVolume,
 		Remember: rememberVolume,
 		Applied:  own.volumeApplied,
+		Brake:    c.Brake,
 		Live:     k.liveVolume,
 	})), nil
 }

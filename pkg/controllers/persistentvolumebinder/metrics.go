@@ -14,7 +14,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -225,25 +224,10 @@ func (c *collectors) fail(plugin, operation string) {
 	c.oldFailures.WithLabelValues(plugin, operation).Inc()
 }
 
-// heldVolumes is what the brake holds.
-const heldVolumes = "volumes whose claims were replaced"
-
-// volumeApplied counts what was done with a volume, and says what is held.
+// volumeApplied counts what was done with a volume.
 func (c *collectors) volumeApplied(ctx context.Context, s volumeSnapshot, d volumeDecision, did, _ plan.Outcome) {
 	v := s.Volume
-	if v == nil {
-		return
-	}
-	c.caches.volumeTerm.Update(func(t volumeTerm) volumeTerm {
-		switch {
-		case !d.Held.IsZero():
-			return c.caches.held(t, v)
-		case d.Freed:
-			return c.caches.freed(t, v.Name, brake.ByTime)
-		}
-		return c.caches.freed(t, v.Name, brake.ByProof)
-	})
-	if did.Err != nil {
+	if v == nil || did.Err != nil {
 		return
 	}
 	if d.Failed {

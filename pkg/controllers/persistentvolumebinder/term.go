@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/cowmap"
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -24,9 +23,7 @@ type claimTerm struct {
 
 // volumeTerm is what the controller knows beside its volumes.
 type volumeTerm struct {
-	Deleting cowmap.Map[types.UID, begun]  // volumes that their driver is to delete
-	Held     cowmap.Map[string, types.UID] // volumes that the brake holds
-	HeldSize int                           // of Held
+	Deleting cowmap.Map[types.UID, begun] // volumes that their driver is to delete
 	Replaced replaced
 }
 
@@ -80,11 +77,6 @@ func (k *caches) newVolumeTerm() *reconcile.Term[volumeTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[volumeTerm]{
 		Begin: func() volumeTerm { return volumeTerm{Replaced: k.allReplaced()} },
 		Next:  k.nextVolumeTerm,
-		End: func(t volumeTerm) {
-			if t.HeldSize > 0 {
-				k.brake.Release(heldVolumes, brake.NothingLeft)
-			}
-		},
 	})
 }
 
@@ -101,32 +93,8 @@ func (k *caches) nextVolumeTerm(t volumeTerm, before, after plan.Object) volumeT
 		return t
 	}
 	t.Replaced = k.recount(t.Replaced, o.GetName())
-	if after != nil {
-		return t
-	}
-	t.Deleting = t.Deleting.Without(o.GetUID())
-	return k.freed(t, o.GetName(), brake.NothingLeft)
-}
-
-// held notes that the brake holds a volume.
-func (k *caches) held(t volumeTerm, v *corev1.PersistentVolume) volumeTerm {
-	if _, held := t.Held.Get(v.Name); !held {
-		t.Held = t.Held.With(v.Name, v.UID)
-		t.HeldSize++
-	}
-	const why = "their claims have other uids than those that they were bound to, as after a restore from a backup"
-	k.brake.Hold(time.Now(), heldVolumes, why)
-	return t
-}
-
-// freed notes that the brake does not hold a volume any more.
-func (k *caches) freed(t volumeTerm, volume string, cause brake.Cause) volumeTerm {
-	if _, held := t.Held.Get(volume); !held {
-		return t
-	}
-	t.Held = t.Held.Without(volume)
-	if t.HeldSize--; t.HeldSize == 0 {
-		k.brake.Release(heldVolumes, cause)
+	if after == nil {
+		t.Deleting = t.Deleting.Without(o.GetUID())
 	}
 	return t
 }
