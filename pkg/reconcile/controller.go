@@ -59,6 +59,10 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
+	// Aliases are other names by which people ask for a key, see Explained, each with what they are told then. Observe
+	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
+	Aliases func(s S, d D) map[plan.Key]string
+
 	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
 	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID

@@ -111,6 +111,9 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 	}
 	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
 	r.hold(p.Hold)
+	if r.runner.Aliases != nil {
+		r.tellAliases(r.runner.Aliases(o.Snapshot, d))
+	}
 	if r.runner.Applied != nil {
 		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
 	}
@@ -288,6 +291,7 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
 	r.hold(plan.Hold{Ended: plan.NothingLeft})
+	r.tellAliases(nil)
 	r.runner.keys.Forget(r.state, wasUnverified)
 	r.runner.explained.Forget(r.key)
 }

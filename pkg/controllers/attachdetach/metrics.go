@@ -11,19 +11,16 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and what it tells of volumes and VolumeAttachments beside its keys.
+// collectors are the metrics of this controller (AD-54, AD-55, AD-56).
 type collectors struct {
 	*caches
 	forced     *metrics.CounterVec
 	operations *metrics.HistogramVec
 	total      *gauge.Gauge
 	inUse      *gauge.Gauge
-
-	volumes, nodes *explain.Records
 }
 
 const (
@@ -65,7 +62,7 @@ func plugin(volume string) string {
 	return volume
 }
 
-// appliedVolume counts what drivers have done, and tells of the PersistentVolume.
+// appliedVolume counts what drivers have done.
 func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volumeDecision, _, _ plan.Outcome) {
 	kind, migrated := plugin(s.Volume.Name), strconv.FormatBool(s.Volume.Migrated)
 	for _, took := range d.Attached {
@@ -74,12 +71,9 @@ func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volume
 	for _, took := range d.Failed {
 		c.operations.WithLabelValues(kind, attach, "fail-unknown", migrated).Observe(took.Seconds())
 	}
-	if s.Volume.PV != "" {
-		c.volumes.Put(plan.Key{Name: s.Volume.PV}, explain.Record{Time: time.Now(), Why: d.Why})
-	}
 }
 
-// appliedNode counts and logs what was detached, says what the brake holds, and tells of each VolumeAttachment.
+// appliedNode counts and logs what was detached.
 func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDecision, did, _ plan.Outcome) {
 	logger, now := klog.FromContext(ctx), time.Now()
 	for _, reason := range []string{forcedByTaint, forcedByTime, forcedByEnd} {
@@ -105,22 +99,6 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 		if !there[name] {
 			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(now.Sub(asked.When).Seconds())
 		}
-	}
-	c.tell(now, s.Name, d.Verdicts)
-	c.term.Update(func(t term) term { return c.applied(t, now, s, d) })
-}
-
-// tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.
-func (c *collectors) tell(now time.Time, node string, verdicts map[string]string) {
-	t, _ := c.term.Get()
-	before, _ := t.Nodes.Get(node)
-	for name := range before.Told {
-		if _, ok := verdicts[name]; !ok {
-			c.nodes.Forget(plan.Key{Name: name})
-		}
-	}
-	for name, why := range verdicts {
-		c.nodes.Put(plan.Key{Name: name}, explain.Record{Time: now, Why: why})
 	}
 }
 

@@ -25,8 +25,8 @@ func (k *caches) observeNode(_ context.Context, r reconcile.Request[nodeMemory])
 	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
 	there := k.attachments.By(onANode + s.Name)
 	t, _ := k.term.Get()
-	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
-	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
+	_, reserves := t.Reserved.Get(name) // if the node is gone, it has to be looked at once more, for that to end
+	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || reserves; !o.Exists {
 		return o, nil
 	}
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
