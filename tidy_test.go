@@ -205,6 +205,27 @@ func TestObserveDoesNotLog(t *testing.T) {
 	}
 }
 
+// The file metrics.go of a controller counts. What the brake holds is in its plans, and what people are told of its keys in its
+// plans and aliases (reconcile.Controller.Aliases).
+func TestMetricsOnlyCount(t *testing.T) {
+	checked := 0
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if base != "metrics.go" || !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder) {
+			continue
+		}
+		checked++
+		for _, other := range []string{"brake", "explain"} {
+			if slices.Contains(s.imports(), module+"/pkg/"+other) {
+				t.Errorf("%s imports pkg/%s", s.path, other)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
 // What a controller knows beside its keys belongs to its term (reconcile.Term), and what only saves time to a reconcile.Memo: so nothing
 // has a lock where controllers observe, plan and enqueue, and Observe can change nothing. Metrics and runners may have locks.
 func TestControllersNeedNoLocks(t *testing.T) {

@@ -1,7 +1,9 @@
 package persistentvolumebinder
 
 import (
+	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +73,55 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 		t.Gone = t.Gone.without(is.Name)
 	}
 	return t
+}
+
+// claimApplied is called when a plan of a claim was carried out or has failed.
+func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome) {
+	if s.Claim == nil {
+		return
+	}
+	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
+		k.noteLoser(s, d.Bind)
+	}
+	t, _ := k.claimTerm.Get()
+	if _, waits := t.Asked.Get(s.Claim.UID); did.Err != nil || waits == (d.Waits != "") {
+		return
+	}
+	k.claimTerm.Update(func(t claimTerm) claimTerm {
+		if t.Asked = t.Asked.Without(s.Claim.UID); d.Waits != "" {
+			t.Asked = t.Asked.With(s.Claim.UID, begun{d.Waits, time.Now()})
+		}
+		return t
+	})
+}
+
+// noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it
+// does so already.
+func (k *caches) noteLoser(s claimSnapshot, volume string) {
+	now := k.volumes.Get("", volume)
+	if now == nil || now != s.Volume && !slices.Contains(s.Reserved, now) && !slices.Contains(s.Free, now) {
+		return
+	}
+	k.claimTerm.Update(func(t claimTerm) claimTerm {
+		lost, _ := t.Losers.Get(now.UID)
+		t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
+		return t
+	})
+}
+
+// volumeApplied is called when a plan of a volume was carried out or has failed.
+func (k *caches) volumeApplied(v *corev1.PersistentVolume, d volumeDecision, did plan.Outcome) {
+	if v == nil || did.Err != nil || !d.Release {
+		return
+	}
+	by := v.Annotations[provisionedBy]
+	if by == "" || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return
+	}
+	k.volumeTerm.Update(func(t volumeTerm) volumeTerm {
+		t.Deleting = t.Deleting.With(v.UID, begun{by, time.Now()})
+		return t
+	})
 }
 
 func (k *caches) newVolumeTerm() *reconcile.Term[volumeTerm] {
