@@ -205,8 +205,8 @@ func TestObserveDoesNotLog(t *testing.T) {
 	}
 }
 
-// The file metrics.go of a controller counts. What the brake holds is in its plans, and what people are told of its keys in its
-// plans and aliases (reconcile.Controller.Aliases).
+// The file metrics.go of a controller counts. What the brake holds is in its plans, and what people are told of its
+// keys is in its plans and aliases (reconcile.Controller.Aliases).
 func TestMetricsOnlyCount(t *testing.T) {
 	checked := 0
 	for _, s := range sources(t) {

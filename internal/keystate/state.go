@@ -68,8 +68,8 @@ func (s *State[M, C]) stopLook() {
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return s.look == nil && !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() &&
-		s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0 && s.Held == "" && len(s.Aliases) == 0
+		s.failures == 0 && s.stale == 0 && s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() &&
+		s.Taken == 0 && s.Held == "" && len(s.Aliases) == 0
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there

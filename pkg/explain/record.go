@@ -102,8 +102,8 @@ func (r *Record) silent() bool { return r.Why == "" && r.Wrote == 0 && !r.failin
 
 // alike reports whether two records say the same.
 func (r *Record) alike(other *Record) bool {
-	return r.Why == other.Why && r.Held == other.Held && r.Error == other.Error && r.Waiting == other.Waiting && r.Wrote == other.Wrote &&
-		slices.Equal(r.Steps, other.Steps) && slices.Equal(r.Outcome, other.Outcome)
+	return r.Why == other.Why && r.Held == other.Held && r.Error == other.Error && r.Waiting == other.Waiting &&
+		r.Wrote == other.Wrote && slices.Equal(r.Steps, other.Steps) && slices.Equal(r.Outcome, other.Outcome)
 }
 
 // words says what a step does.

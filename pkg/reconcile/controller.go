@@ -67,8 +67,8 @@ type Controller[S, D, M any] struct {
 	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID
 
-	// Brake is told what plans hold, and tells people and the next leader: see [plan.Plan.Hold]. It may be nil if no plan
-	// holds anything.
+	// Brake is told what plans hold, and tells people and the next leader: see [plan.Plan.Hold]. It may be nil if no
+	// plan holds anything.
 	Brake *brake.Brake
 
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there

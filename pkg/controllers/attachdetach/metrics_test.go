@@ -83,11 +83,16 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 		}
 	}
 	// People ask by the names of VolumeAttachments and PersistentVolumes.
-	if got := nodeAliases(s, d); len(got) != 1 || got[plan.Key{Name: a.Name}] != "out of service" {
-		t.Errorf("%+v", got)
-	}
-	if got := volumeAliases(volumeSnapshot{Volume: exclusive}, volumeDecision{Why: "it waits"}); len(got) != 1 || got[plan.Key{Name: "pv-a"}] != "it waits" {
-		t.Errorf("%+v", got)
+	for _, row := range []struct {
+		aliases   map[plan.Key]string
+		name, why string
+	}{
+		{nodeAliases(s, d), a.Name, "out of service"},
+		{volumeAliases(volumeSnapshot{Volume: exclusive}, volumeDecision{Why: "it waits"}), "pv-a", "it waits"},
+	} {
+		if why := row.aliases[plan.Key{Name: row.name}]; len(row.aliases) != 1 || why != row.why {
+			t.Errorf("%+v", row)
+		}
 	}
 }
 

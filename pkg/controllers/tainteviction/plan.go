@@ -80,7 +80,7 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
 	case s.Unread != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
-		p.Hold = plan.Hold{What: "pods of the node " + s.Pod.Spec.NodeName, Why: "their node cannot be read: " + s.Unread}
+		p.Hold = s.hold()
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
 	case stays != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
@@ -94,6 +94,11 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
 	}
 	return d, p
+}
+
+// hold says that pods are held whose node cannot be read.
+func (s snapshot) hold() plan.Hold {
+	return plan.Hold{What: "pods of the node " + s.Pod.Spec.NodeName, Why: "their node cannot be read: " + s.Unread}
 }
 
 // holdEnd says why a pod is not held any more that was held because its node could not be read.
