@@ -205,6 +205,27 @@ func TestObserveDoesNotLog(t *testing.T) {
 	}
 }
 
+// The file metrics.go of a controller counts. What the brake holds is in its plans, and what people are told of its
+// keys is in its plans and aliases (reconcile.Controller.Aliases).
+func TestMetricsOnlyCount(t *testing.T) {
+	checked := 0
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if base != "metrics.go" || !strings.HasPrefix(folder, "pkg/controllers/") && !pure(folder) {
+			continue
+		}
+		checked++
+		for _, other := range []string{"brake", "explain"} {
+			if slices.Contains(s.imports(), module+"/pkg/"+other) {
+				t.Errorf("%s imports pkg/%s", s.path, other)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
 // What a controller knows beside its keys belongs to its term (reconcile.Term), and what only saves time to a reconcile.Memo: so nothing
 // has a lock where controllers observe, plan and enqueue, and Observe can change nothing. Metrics and runners may have locks.
 func TestControllersNeedNoLocks(t *testing.T) {
@@ -523,11 +544,10 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/horizontalpodautoscaler/metrics.go":         "metrics",
 		"pkg/controllers/horizontalpodautoscaler/observe.go":         "how long reads took",
 		"pkg/controllers/horizontalpodautoscaler/observe_answers.go": "when this process has asked",
-		"pkg/controllers/persistentvolumebinder/term.go":             "when this process has seen that a class is gone, and since when the brake holds",
-		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
-		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
+		"pkg/controllers/persistentvolumebinder/term.go":             "when this process has seen that a class is gone",
+		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics",
 		"pkg/controllers/statefulset/metrics.go":                     "metrics",
-		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
+		"pkg/controllers/tainteviction/metrics.go":                   "metrics",
 		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
 		"internal/workloads/replicas/metrics.go":                     "metrics",
 		"internal/quota/sums/sums.go":                                "when this process has seen that a quota or an object has come",

@@ -32,6 +32,8 @@ type State[M, C any] struct {
 	Progressing bool        // more is about to change by itself, said the last report
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	Early       bool        // the next retry comes before the backoff is over, since there is more to report then
+	Held        string      // what the last plan holds; empty for nothing
+	Aliases     []plan.Key  // other names by which people are told of the key
 	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
 	// Guarded by the lock of [States].
@@ -66,8 +68,8 @@ func (s *State[M, C]) stopLook() {
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return s.look == nil && !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() &&
-		s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0
+		s.failures == 0 && s.stale == 0 && s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() &&
+		s.Taken == 0 && s.Held == "" && len(s.Aliases) == 0
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there

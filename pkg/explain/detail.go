@@ -44,6 +44,7 @@ type Plan struct {
 	Why   string   `json:"why"`
 	Next  Seconds  `json:"nextReconcileSeconds"`
 	Proof []string `json:"proof,omitempty"` // what is read live before the steps are carried out
+	Held  string   `json:"held,omitempty"`  // what is held until there is proof, and why
 	Steps []Step   `json:"steps"`
 }
 
@@ -78,7 +79,7 @@ func NewDetail(now time.Time, snapshot, decision any, p plan.Plan, report *plan.
 
 func planned(p plan.Plan, mapping Mapping) Plan {
 	w := writer{mapping: mapping, left: mostOfPlan}
-	shown := Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: w.steps(p.Steps)}
+	shown := Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Held: Held(p.Hold), Steps: w.steps(p.Steps)}
 	for _, ref := range p.Proof[:min(len(p.Proof), mostVersions)] {
 		shown.Proof = append(shown.Proof, ref.String())
 	}

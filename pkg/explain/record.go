@@ -24,6 +24,7 @@ type Record struct {
 	Why     string    `json:"why"`                    // what was decided and what is waited for
 	Wrote   int       `json:"wrote"`                  // writes tried in that reconcile
 	Error   string    `json:"error,omitempty"`        // what went wrong; empty if nothing did
+	Held    string    `json:"held,omitempty"`         // what is held until there is proof, and why; empty for nothing
 	Retries int       `json:"retries"`                // failures in a row
 	Next    Seconds   `json:"nextReconcileSeconds"`   // until the next reconcile by the clock, from Time on; zero: only an event leads to one
 	Waiting string    `json:"cacheWaiting,omitempty"` // the kind whose cache does not show our own writes yet; empty if none
@@ -101,8 +102,8 @@ func (r *Record) silent() bool { return r.Why == "" && r.Wrote == 0 && !r.failin
 
 // alike reports whether two records say the same.
 func (r *Record) alike(other *Record) bool {
-	return r.Why == other.Why && r.Error == other.Error && r.Waiting == other.Waiting && r.Wrote == other.Wrote &&
-		slices.Equal(r.Steps, other.Steps) && slices.Equal(r.Outcome, other.Outcome)
+	return r.Why == other.Why && r.Held == other.Held && r.Error == other.Error && r.Waiting == other.Waiting &&
+		r.Wrote == other.Wrote && slices.Equal(r.Steps, other.Steps) && slices.Equal(r.Outcome, other.Outcome)
 }
 
 // words says what a step does.
@@ -130,6 +131,14 @@ func words(step plan.Step) string {
 		return "event " + s.Event.Reason + " about " + reference(s.Object)
 	}
 	return fmt.Sprintf("%T", step)
+}
+
+// Held says what a plan holds, and why; empty for nothing.
+func Held(h plan.Hold) string {
+	if h.What == "" {
+		return ""
+	}
+	return clip(because(h.What, h.Why))
 }
 
 func because(what, why string) string {

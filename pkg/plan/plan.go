@@ -30,7 +30,10 @@ type Plan struct {
 	// Proof is what must have been read live in this reconcile before the plan is carried out, because it destroys
 	// something. The engine reads what it has not read yet, and plans again with what it has found. It is ignored in a
 	// report.
-	Proof   []Ref
+	Proof []Ref
+	// Hold is what the plan leaves alone until there is proof. The engine tells people and the next leader of it, by the
+	// brake of the controller. It is ignored in a report.
+	Hold    Hold
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
@@ -58,9 +59,17 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
+	// Aliases are other names by which people ask for a key, see Explained, each with what they are told then. Observe
+	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
+	Aliases func(s S, d D) map[plan.Key]string
+
 	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
 	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID
+
+	// Brake is told what plans hold, and tells people and the next leader: see [plan.Plan.Hold]. It may be nil if no
+	// plan holds anything.
+	Brake *brake.Brake
 
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
 	// is none.

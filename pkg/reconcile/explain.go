@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +22,20 @@ func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Recor
 // request is what Observe gets for a key of which so much is remembered.
 func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Observed[M, Change]) Request[M] {
 	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure}
+}
+
+// tellAliases keeps what people are told who ask for the key by other names, and forgets names that it does not have
+// any more.
+func (r *run[S, D, M]) tellAliases(now map[plan.Key]string) {
+	for _, name := range r.state.Aliases {
+		if _, ok := now[name]; !ok {
+			r.runner.explained.Forget(name)
+		}
+	}
+	for name, why := range now {
+		r.runner.explained.Put(name, explain.Record{Time: r.record.Time, Why: why})
+	}
+	r.state.Aliases = slices.Collect(maps.Keys(now))
 }
 
 // detail observes a key and plans for it. It writes nothing, and does not read what the plan asks for. It runs beside a

@@ -53,6 +53,45 @@ func TestDetail(t *testing.T) {
 	})
 }
 
+// Whoever asks for a key by another name is told what the controller says of that, for as long as the key has the name.
+func TestAliases(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
+			c.Aliases = func(s toy, _ struct{}) map[plan.Key]string {
+				aliases := map[plan.Key]string{}
+				for _, p := range s.pods {
+					aliases[plan.KeyOf(p)] = "a pod of " + s.set.Name
+				}
+				return aliases
+			}
+		}
+		w.start()
+		w.put("a", 2)
+		w.settle()
+		told := func(pod, when, want string) {
+			t.Helper()
+			if r, _ := w.runner.Records()[0].Get(plan.Key{Namespace: "ns", Name: pod}); r.Why != want {
+				t.Errorf("%s: %+v", when, r)
+			}
+		}
+		pod := w.Names(podKind)[0]
+		told(pod, "at first", "a pod of a")
+		w.put("a", 0)
+		w.settle()
+		told(pod, "the pod is gone", "")
+		w.put("a", 1)
+		w.settle()
+		pod = w.Names(podKind)[0]
+		told(pod, "another pod", "a pod of a")
+		w.remove("a")
+		w.settle()
+		told(pod, "the key is gone", "")
+		if w.runner.keys.Len() != 0 {
+			t.Errorf("%d keys are remembered", w.runner.keys.Len())
+		}
+	})
+}
+
 // What would be written is shown while it cannot be written.
 func TestDetailOfAKeyThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -101,12 +101,19 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 	if o, d, p, err = r.prove(ctx, o, d, p); err != nil {
 		return err
 	}
+	if p.Hold.What != "" && r.runner.Brake == nil {
+		return fmt.Errorf("the plan holds %s, and the controller has no brake", p.Hold.What)
+	}
 	if r.runner.Planned != nil {
 		if err := r.runner.Planned(o.Snapshot, d); err != nil {
 			return err
 		}
 	}
 	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
+	r.hold(p.Hold)
+	if r.runner.Aliases != nil {
+		r.tellAliases(r.runner.Aliases(o.Snapshot, d))
+	}
 	if r.runner.Applied != nil {
 		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
 	}
@@ -128,7 +135,7 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 	r.runner.keys.SetOwner(r.state, controllerOf(r.key, owner))
 	d, p := r.runner.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
-	r.record.Why, r.next = p.Why, p.Requeue
+	r.record.Why, r.record.Held, r.next = p.Why, explain.Held(p.Hold), p.Requeue
 	if owner != nil {
 		r.record.Version = owner.GetResourceVersion()
 	}
@@ -202,7 +209,7 @@ func (r *run[S, D, M]) waitForCache(a keystate.Admission) {
 	rec.Why = "waiting for the cache of " + a.Missing.Kind + " to catch up"
 	r.next = a.Wait
 	if old, ok := r.runner.explained.Get(r.key); ok && old.Why != "" {
-		rec.Why = old.Why + "; " + rec.Why
+		rec.Why, rec.Held = old.Why+"; "+rec.Why, old.Held
 		if old.Waiting != "" {
 			rec.Why = old.Why
 		}
@@ -283,6 +290,8 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 // forget drops all that is remembered of a key whose object is gone.
 func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
+	r.hold(plan.Hold{Ended: plan.NothingLeft})
+	r.tellAliases(nil)
 	r.runner.keys.Forget(r.state, wasUnverified)
 	r.runner.explained.Forget(r.key)
 }

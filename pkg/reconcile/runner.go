@@ -32,6 +32,7 @@ type Runner[S, D, M any] struct {
 	queue    *queue.Pool[plan.Key]
 	previous *previousLeader
 	reads    *liveReads
+	holds    *holds
 
 	mu sync.Mutex // guards what begins and ends with a term
 }
@@ -108,6 +109,7 @@ func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.previous, r.reads = keystate.New[M, Change](), &previousLeader{}, &liveReads{}
+	r.holds = newHolds(r.Brake)
 	r.queue = queue.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
 	r.explained.Clear()
 }
@@ -117,6 +119,7 @@ func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys.End()
+	r.holds.end()
 	r.keys = keystate.New[M, Change]()
 }
 

@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -117,13 +118,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Live:     volumeSnapshot.live,
 		Plan:     planVolume,
 		Remember: reconcile.RememberOutcome(rememberVolume),
+		Aliases:  volumeAliases,
 		Applied:  own.appliedVolume,
 	})
 	nodes := reconcile.New(c.Shared, c.Access, reconcile.Controller[nodeSnapshot, nodeDecision, nodeMemory]{
 		Name:      "attaching_nodes",
 		QueueName: "pvcs",
 		Workers:   nodeWorkers,
-		Explained: []string{"VolumeAttachment"}, // see collectors.recordVerdicts; Nodes are another controller's
+		Explained: []string{"VolumeAttachment"}, // which are aliases; Nodes are another controller's
 		Verified:  []string{"VolumeAttachment"}, // of those that a previous leader has made for a node
 		Watches: []reconcile.Watch{
 			k.volumes.attachments.Watch(nodesByAttachment, batched), k.pods.byNode.Watch(n.nodesByPod, batched),
@@ -138,10 +140,31 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Plan:     planNode,
 		Planned:  n.reserve,
 		Remember: reconcile.RememberOutcome(rememberNode),
-		Applied:  own.appliedNode,
+		Aliases:  nodeAliases,
+		Applied: func(ctx context.Context, s nodeSnapshot, d nodeDecision, did, reported plan.Outcome) {
+			own.appliedNode(ctx, s, d, did, reported)
+			n.unreserve(s)
+		},
+		Brake: c.Brake,
 	})
-	own.volumes, own.nodes = volumes.Records()[0], nodes.Records()[0]
 	return reconcile.Together(volumes, nodes), nil
+}
+
+// volumeAliases: people ask for a volume by its PersistentVolume.
+func volumeAliases(s volumeSnapshot, d volumeDecision) map[plan.Key]string {
+	if s.Volume.PV == "" {
+		return nil
+	}
+	return map[plan.Key]string{{Name: s.Volume.PV}: d.Why}
+}
+
+// nodeAliases: people ask for what becomes of a volume on a node by its VolumeAttachment.
+func nodeAliases(_ nodeSnapshot, d nodeDecision) map[plan.Key]string {
+	aliases := make(map[plan.Key]string, len(d.Verdicts))
+	for name, why := range d.Verdicts {
+		aliases[plan.Key{Name: name}] = why
+	}
+	return aliases
 }
 
 // batched has what happens on a node within a moment lead to one reconcile of it: pods of a node come and go together,

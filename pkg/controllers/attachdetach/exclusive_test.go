@@ -169,7 +169,7 @@ func TestReservations(t *testing.T) {
 		}
 	}
 	apply := func(s nodeSnapshot) {
-		w.term.Update(func(t term) term { return w.applied(t, now, s, nodeDecision{}) })
+		w.term.Update(func(t term) term { return t.unreserved(now, s) })
 	}
 	reserves("at first", "n", d, nil)
 	reserves("another node", "m", other, plan.ErrStale)
@@ -187,7 +187,7 @@ func TestReservations(t *testing.T) {
 	reserves("the node is gone", "n", d, nil)
 	apply(nodeSnapshot{Name: "n"})
 	apply(nodeSnapshot{Name: "o"})
-	if left, _ := w.term.Get(); len(maps.Collect(left.Nodes.All()))+len(maps.Collect(left.Holders.All())) > 0 {
+	if left, _ := w.term.Get(); len(maps.Collect(left.Reserved.All()))+len(maps.Collect(left.Holders.All())) > 0 {
 		t.Errorf("left: %+v", left)
 	}
 }

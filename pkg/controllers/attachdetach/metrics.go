@@ -11,20 +11,16 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and the records of volumes and
-// VolumeAttachments, which are not its keys.
+// collectors are the metrics of this controller (AD-54, AD-55, AD-56).
 type collectors struct {
 	controller *nodeController
 	forced     *metrics.CounterVec
 	operations *metrics.HistogramVec
 	total      *gauge.Gauge
 	inUse      *gauge.Gauge
-
-	volumes, nodes *explain.Records
 }
 
 const (
@@ -74,7 +70,7 @@ func plugin(volume string) string {
 	return volume
 }
 
-// appliedVolume counts what drivers have done, and keeps a record of the PersistentVolume.
+// appliedVolume counts what drivers have done.
 func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volumeDecision, _, _ plan.Outcome) {
 	kind, migrated := plugin(s.Volume.Name), strconv.FormatBool(s.Volume.Migrated)
 	for _, took := range d.Attached {
@@ -83,13 +79,9 @@ func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volume
 	for _, took := range d.Failed {
 		c.operations.WithLabelValues(kind, attach, "fail-unknown", migrated).Observe(took.Seconds())
 	}
-	if s.Volume.PV != "" {
-		c.volumes.Put(plan.Key{Name: s.Volume.PV}, explain.Record{Time: time.Now(), Why: d.Why})
-	}
 }
 
-// appliedNode counts and logs what was detached, says what the brake holds, and keeps a record of each
-// VolumeAttachment.
+// appliedNode counts and logs what was detached.
 func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDecision, did, _ plan.Outcome) {
 	logger, now := klog.FromContext(ctx), time.Now()
 	for _, reason := range []string{forcedByTaint, forcedByTime, forcedByEnd} {
@@ -117,22 +109,6 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 			took := now.Sub(asked.When).Seconds()
 			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(took)
 		}
-	}
-	c.recordVerdicts(now, s.Name, d.Verdicts)
-	c.controller.term.Update(func(t term) term { return c.controller.applied(t, now, s, d) })
-}
-
-// recordVerdicts keeps a record of each VolumeAttachment of a node, by its name: what was decided and why.
-func (c *collectors) recordVerdicts(now time.Time, node string, verdicts map[string]string) {
-	t, _ := c.controller.term.Get()
-	before, _ := t.Nodes.Get(node)
-	for name := range before.Explained {
-		if _, ok := verdicts[name]; !ok {
-			c.nodes.Forget(plan.Key{Name: name})
-		}
-	}
-	for name, why := range verdicts {
-		c.nodes.Put(plan.Key{Name: name}, explain.Record{Time: now, Why: why})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -44,7 +43,6 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 	w := newWorld(t)
 	w.brake = brake.New(brake.Budget{})
 	c := newCollectors(w.nodeController)
-	c.volumes, c.nodes = explain.NewRecords(nil), explain.NewRecords(nil)
 	registry := metrics.NewKubeRegistry()
 	for _, m := range c.all() {
 		registry.MustRegister(m)
@@ -85,19 +83,16 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 		}
 	}
 	// People ask by the names of VolumeAttachments and PersistentVolumes.
-	if r, ok := c.nodes.Get(plan.Key{Name: a.Name}); !ok || r.Why != "out of service" {
-		t.Errorf("%+v", r)
-	}
-	if r, ok := c.volumes.Get(plan.Key{Name: "pv-a"}); !ok || r.Why != "it waits" {
-		t.Errorf("%+v", r)
-	}
-	c.appliedNode(t.Context(), nodeSnapshot{Name: "n"}, nodeDecision{}, plan.Outcome{}, plan.Outcome{})
-	left, _ := w.term.Get()
-	if _, noted := left.Nodes.Get("n"); noted {
-		t.Error("the node is noted")
-	}
-	if _, ok := c.nodes.Get(plan.Key{Name: a.Name}); ok {
-		t.Error("something is told of what is gone")
+	for _, row := range []struct {
+		aliases   map[plan.Key]string
+		name, why string
+	}{
+		{nodeAliases(s, d), a.Name, "out of service"},
+		{volumeAliases(volumeSnapshot{Volume: exclusive}, volumeDecision{Why: "it waits"}), "pv-a", "it waits"},
+	} {
+		if why := row.aliases[plan.Key{Name: row.name}]; len(row.aliases) != 1 || why != row.why {
+			t.Errorf("%+v", row)
+		}
 	}
 }
 

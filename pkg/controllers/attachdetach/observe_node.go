@@ -28,8 +28,8 @@ func (k *nodeController) observeNode(
 		Memory: ptr.Deref(r.Memory, nodeMemory{})}
 	there := k.volumes.attachments.By(byNode + s.Name)
 	t, _ := k.term.Get()
-	_, noted := t.Nodes.Get(name) // if the node is gone, it has to be looked at once more, for that to end
-	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || noted; !o.Exists {
+	_, reserves := t.Reserved.Get(name) // if the node is gone, it has to be looked at once more, for that to end
+	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || reserves; !o.Exists {
 		return o, nil
 	}
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe

@@ -90,7 +90,6 @@ type nodeDecision struct {
 	UnneededSince map[string]time.Time
 	Grace         map[string]time.Duration
 	Deleted       map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
-	Held          bool              // something stays because the brake holds it
 	Reserves      []string          // exclusive status-only volumes that the status lists from now on
 	Verdicts      map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
@@ -121,7 +120,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	if s.Node == nil {
 		d.Gone = earlier(s.Memory.Gone, now)
 	} else if !managed(s.Node) {
-		p.Why = "its kubelet attaches volumes itself"
+		p.Why, p.Hold.Ended = "its kubelet attaches volumes itself", plan.NothingLeft
 		return d, p
 	}
 	if s.NotCompared != "" {
@@ -131,7 +130,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	}
 	var deletions plan.Each
 	var why []string
-	keep := map[string]bool{}
+	keep, held := map[string]bool{}, false
 	for _, v := range s.Volumes {
 		if grace, known := s.Memory.Grace[v.id()]; known || v.Pod != "" {
 			d.Grace[v.id()] = max(grace, v.Grace)
@@ -145,7 +144,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		one := verdictOf(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
 		p.Requeue = plan.Sooner(p.Requeue, one.Requeue)
-		if d.Held = d.Held || one.Held; one.Read {
+		if held = held || one.Held; one.Read {
 			p.Proof = []plan.Ref{nodeRef(s.Name)}
 		}
 		if v.Attachment != nil {
@@ -169,7 +168,24 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	if s.Node != nil {
 		planVolumesAttached(now, s, keep, &d, &p)
 	}
+	p.Hold = s.hold(held, d)
 	return d, p
+}
+
+// whatIsHeld is what the brake holds, in words.
+const whatIsHeld = "volumes of nodes that are not ready or gone"
+
+// hold says what the brake holds of a node. If that is nothing, it says why none of its volumes is held any more.
+func (s nodeSnapshot) hold(held bool, d nodeDecision) plan.Hold {
+	switch {
+	case held:
+		return plan.Hold{What: whatIsHeld, Why: s.Held}
+	case len(s.Volumes) == 0:
+		return plan.Hold{Ended: plan.NothingLeft}
+	case len(d.Deleted) > 0 && s.Held != "":
+		return plan.Hold{Ended: plan.ByTime}
+	}
+	return plan.Hold{}
 }
 
 func nodeRef(name string) plan.Ref {

@@ -296,3 +296,27 @@ func TestAD6AD8Names(t *testing.T) {
 		}
 	}
 }
+
+// What is held on a node is part of its plan, and so is why nothing is held there any more.
+func TestWhatANodeHolds(t *testing.T) {
+	unready := aNode(listing("a"), using("a"), unreadySeconds(400))
+	for _, row := range []struct {
+		name string
+		node *corev1.Node
+		s    nodeSnapshot
+		want plan.Hold
+	}{
+		{"many nodes are not ready", unready, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"},
+			plan.Hold{What: whatIsHeld, Why: "too many"}},
+		{"no more than on any day", unready, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, plan.Hold{}},
+		{"they are so for long", nil, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * time.Second), Held: "too many", Read: true},
+			plan.Hold{Ended: plan.ByTime}},
+		{"nothing is attached any more", unready, nodeSnapshot{Held: "too many"}, plan.Hold{Ended: plan.NothingLeft}},
+		{"its kubelet attaches volumes itself", aNode(func(n *corev1.Node) { n.Annotations = nil }), nodeSnapshot{}, plan.Hold{Ended: plan.NothingLeft}},
+	} {
+		row.s.Name, row.s.Node = "n", row.node
+		if _, p := planNode(epoch, row.s); p.Hold != row.want {
+			t.Errorf("%s: %+v, want %+v (%s)", row.name, p.Hold, row.want, p.Why)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package persistentvolumebinder
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -56,8 +57,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Prove:    k.proveClaim,
 		Plan:     planClaim,
 		Remember: rememberClaim,
-		Applied:  own.claimApplied,
 		Live:     k.liveClaim,
+		Applied: func(ctx context.Context, s claimSnapshot, d claimDecision, did, _ plan.Outcome) {
+			own.claimApplied(ctx, s, d, did)
+			k.claimApplied(s, d, did)
+		},
 	}), reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
 		Name:      "volumes", // of the queue
 		Workers:   volumeWorkers,
@@ -71,8 +75,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Prove:    proveVolume,
 		Plan:     planVolume,
 		Remember: rememberVolume,
-		Applied:  own.volumeApplied,
+		Brake:    c.Brake,
 		Live:     k.liveVolume,
+		Applied: func(ctx context.Context, s volumeSnapshot, d volumeDecision, did, _ plan.Outcome) {
+			own.volumeApplied(ctx, s.Volume, d, did)
+			k.volumeApplied(s.Volume, d, did)
+		},
 	})), nil
 }
 

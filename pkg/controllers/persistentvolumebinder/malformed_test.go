@@ -111,10 +111,9 @@ func TestLosersAreWoken(t *testing.T) {
 			keys := k.claimsByVolume(volume("v", ""), volume("v", "of=pair"))
 			return slices.Contains(keys, plan.Key{Namespace: "shop", Name: "loser"})
 		}
-		c := newCollectors(k)
 		k.show(volume("v", "of=pair"))
 		s := claimSnapshot{Claim: claim("loser", ""), Free: []*corev1.PersistentVolume{k.volumes.Get("", "v")}}
-		c.claimApplied(t.Context(), s, claimDecision{Bind: "v"}, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+		k.claimApplied(s, claimDecision{Bind: "v"}, plan.Outcome{Err: plan.ErrStale})
 		if !woken() {
 			t.Error("it is not woken")
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/gauge"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -161,12 +159,9 @@ func (c *collectors) countDeletions(w reconcile.Watch) reconcile.Watch {
 }
 
 // claimApplied counts what was done for a claim.
-func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimDecision, did, _ plan.Outcome) {
+func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimDecision, did plan.Outcome) {
 	if s.Claim == nil {
 		return
-	}
-	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
-		c.noteLoser(s, d.Bind)
 	}
 	if d.Default {
 		switch {
@@ -185,38 +180,13 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 	if d.Ask != "" {
 		klog.FromContext(ctx).V(2).Info("Asked a driver for a volume", "claim", klog.KObj(s.Claim), "driver", d.Ask)
 	}
-	t, _ := c.caches.claimTerm.Get()
-	b, waited := t.Asked.Get(s.Claim.UID)
-	switch {
-	case d.Waits != "" && !waited:
-		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
-			t.Asked = t.Asked.With(s.Claim.UID, begun{d.Waits, time.Now()})
-			return t
-		})
-	case d.Waits == "" && waited:
-		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
-			t.Asked = t.Asked.Without(s.Claim.UID)
-			return t
-		})
-	}
 	if d.Bind == "" {
 		return
 	}
 	klog.FromContext(ctx).V(2).Info("Bound a claim", "claim", klog.KObj(s.Claim), "volume", d.Bind)
-	if waited {
+	t, _ := c.caches.claimTerm.Get()
+	if b, waited := t.Asked.Get(s.Claim.UID); waited {
 		c.took.WithLabelValues(b.driver, provisioning).Observe(time.Since(b.at).Seconds())
-	}
-}
-
-// noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it does so already.
-func (c *collectors) noteLoser(s claimSnapshot, volume string) {
-	now := c.caches.volumes.Get("", volume)
-	if now != nil && (now == s.Volume || slices.Contains(s.Reserved, now) || slices.Contains(s.Free, now)) {
-		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
-			lost, _ := t.Losers.Get(now.UID)
-			t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
-			return t
-		})
 	}
 }
 
@@ -225,25 +195,11 @@ func (c *collectors) fail(plugin, operation string) {
 	c.oldFailures.WithLabelValues(plugin, operation).Inc()
 }
 
-// heldVolumes is what the brake holds.
-const heldVolumes = "volumes whose claims were replaced"
-
-// volumeApplied counts what was done with a volume, and says what is held.
-func (c *collectors) volumeApplied(ctx context.Context, s volumeSnapshot, d volumeDecision, did, _ plan.Outcome) {
-	v := s.Volume
-	if v == nil {
-		return
-	}
-	c.caches.volumeTerm.Update(func(t volumeTerm) volumeTerm {
-		switch {
-		case !d.Held.IsZero():
-			return c.caches.held(t, v)
-		case d.Freed:
-			return c.caches.freed(t, v.Name, brake.ByTime)
-		}
-		return c.caches.freed(t, v.Name, brake.ByProof)
-	})
-	if did.Err != nil {
+// volumeApplied counts what was done with a volume.
+func (c *collectors) volumeApplied(
+	ctx context.Context, v *corev1.PersistentVolume, d volumeDecision, did plan.Outcome,
+) {
+	if v == nil || did.Err != nil {
 		return
 	}
 	if d.Failed {
@@ -252,11 +208,5 @@ func (c *collectors) volumeApplied(ctx context.Context, s volumeSnapshot, d volu
 	if d.Release {
 		klog.FromContext(ctx).Info("Released a volume", "volume", klog.KObj(v), "claim", klog.KRef(v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name))
 		c.released.Inc()
-		if by := v.Annotations[provisionedBy]; by != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
-			c.caches.volumeTerm.Update(func(t volumeTerm) volumeTerm {
-				t.Deleting = t.Deleting.With(v.UID, begun{by, time.Now()})
-				return t
-			})
-		}
 	}
 }

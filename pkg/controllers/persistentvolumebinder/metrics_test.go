@@ -91,33 +91,37 @@ func TestPV62Operations(t *testing.T) {
 		termtest.Begin(t, k.volumeTerm)
 		c := newCollectors(k)
 		registry := registered(c)
-		none := plan.Outcome{}
+		applied := func(s claimSnapshot, d claimDecision, err error) {
+			c.claimApplied(t.Context(), s, d, plan.Outcome{Err: err})
+			k.claimApplied(s, d, plan.Outcome{Err: err})
+		}
 		s := claimSnapshot{Claim: claim("data", "")}
 		for range 2 { // it is asked again: the first time counts
-			c.claimApplied(t.Context(), s, claimDecision{Ask: "d", Waits: "d", Default: true}, none, none)
+			applied(s, claimDecision{Ask: "d", Waits: "d", Default: true}, nil)
 			time.Sleep(10 * time.Second)
 		}
 		if got := collected(t, registry); !strings.Contains(got, "pv_binder_oldest_request_seconds{driver=d} 20") {
 			t.Errorf("%s", got)
 		}
-		c.claimApplied(t.Context(), s, claimDecision{Bind: "v"}, none, none)
-		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, none, none)
+		applied(s, claimDecision{Bind: "v"}, nil)
+		applied(s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, nil)
 		s.Memory = claimMemory{"uid-data", "x"}
-		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, none, none)
-		c.claimApplied(t.Context(), s, claimDecision{Default: true}, plan.Outcome{Err: plan.ErrStale}, none)
-		c.claimApplied(t.Context(), s, claimDecision{Default: true}, plan.Outcome{Err: context.DeadlineExceeded}, none)
+		applied(s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, nil)
+		applied(s, claimDecision{Default: true}, plan.ErrStale)
+		applied(s, claimDecision{Default: true}, context.DeadlineExceeded)
 
-		c.claimApplied(t.Context(), claimSnapshot{Claim: claim("gone", "")}, claimDecision{Ask: "d", Waits: "d"}, none, none)
+		applied(claimSnapshot{Claim: claim("gone", "")}, claimDecision{Ask: "d", Waits: "d"}, nil)
 		k.claimTerm.Follow(reconcile.Watch{Enqueues: informers.Itself}).Enqueues(claim("gone", ""), nil)
-		c.claimApplied(t.Context(), claimSnapshot{Claim: claim("gone", "")}, claimDecision{Bind: "v"}, none, none)
+		applied(claimSnapshot{Claim: claim("gone", "")}, claimDecision{Bind: "v"}, nil)
 
 		v := volume("v", "by=d policy=Delete of=data")
-		c.volumeApplied(t.Context(), volumeSnapshot{Volume: v}, volumeDecision{Release: true}, none, none)
+		c.volumeApplied(t.Context(), v, volumeDecision{Release: true}, plan.Outcome{})
+		k.volumeApplied(v, volumeDecision{Release: true}, plan.Outcome{})
 		time.Sleep(5 * time.Second)
 		watch := c.countDeletions(k.volumeTerm.Follow(reconcile.Watch{Enqueues: informers.Itself}))
 		watch.Enqueues(v, nil)
 		watch.Enqueues(v, nil)
-		c.volumeApplied(t.Context(), volumeSnapshot{Volume: volume("w", "of=data csi")}, volumeDecision{Failed: true}, none, none)
+		c.volumeApplied(t.Context(), volume("w", "of=data csi"), volumeDecision{Failed: true}, plan.Outcome{})
 		want := `pv_binder_released_volumes_total{} 1
 retroactive_storageclass_errors_total{} 1
 retroactive_storageclass_total{} 2

@@ -49,7 +49,6 @@ type volumeMemory struct {
 type volumeDecision struct {
 	Release bool // it is released now
 	Held    time.Time
-	Freed   bool // it was held for so long as such volumes are held at most
 	Told    string
 	Failed  bool // it cannot be deleted, and is Failed now
 }
@@ -143,6 +142,12 @@ func unbound(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return after
 }
 
+// What the brake holds, and why, in words.
+const (
+	heldVolumes = "volumes whose claims were replaced"
+	heldWhy     = "their claims have other uids than those that they were bound to, as after a restore from a backup"
+)
+
 // heldFor is how long a volume is held at most.
 const heldFor = time.Hour
 
@@ -176,6 +181,7 @@ func planOrphan(
 	switch {
 	case s.Tripped && now.Sub(held) < heldFor:
 		d.Held, p.Requeue = held, lookAtHeld
+		p.Hold = plan.Hold{What: heldVolumes, Why: heldWhy}
 		p.Why = fmt.Sprintf("it is held: its claim %s/%s has been replaced by one with another uid. So it is with %s, as after claims were restored from a backup",
 			ref.Namespace, ref.Name, s.Replaced)
 		return d, p
@@ -191,7 +197,9 @@ func planOrphan(
 		return d, p
 	}
 	d, p = release(s, p, after, fmt.Sprintf("its claim %s/%s is gone", ref.Namespace, ref.Name))
-	d.Freed = s.Tripped
+	if s.Tripped {
+		p.Hold.Ended = plan.ByTime
+	}
 	return d, p
 }
 

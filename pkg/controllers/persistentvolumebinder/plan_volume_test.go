@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 func TestPlanVolume(t *testing.T) {
@@ -108,6 +110,9 @@ func TestPV85VolumesAreToldOnce(t *testing.T) {
 func TestVolumesAreHeld(t *testing.T) {
 	s := volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Tripped: true, Replaced: share{Replaced: 8, Bound: 10}}
 	d, p := planVolume(epoch, s)
+	if p.Hold != (plan.Hold{What: heldVolumes, Why: heldWhy}) {
+		t.Errorf("it holds %+v", p.Hold)
+	}
 	if said(p) != "" || d.Held != epoch || p.Requeue != lookAtHeld || !strings.Contains(p.Why, "8 of 10 volumes of claims") {
 		t.Errorf("%q, %+v, %s", said(p), d, p.Why)
 	}
@@ -116,11 +121,11 @@ func TestVolumesAreHeld(t *testing.T) {
 		t.Errorf("%q, %+v", said(p), d)
 	}
 	s.Read, s.Live = true, "new"
-	if d, p = planVolume(epoch.Add(heldFor), s); said(p) != "V/status phase=Released" || !d.Freed || !d.Held.IsZero() {
+	if d, p = planVolume(epoch.Add(heldFor), s); said(p) != "V/status phase=Released" || p.Hold != (plan.Hold{Ended: plan.ByTime}) || !d.Held.IsZero() {
 		t.Errorf("the time is over: %q, %+v", said(p), d)
 	}
 	s.Tripped = false
-	if d, p = planVolume(epoch, s); said(p) != "V/status phase=Released" || d.Freed {
+	if d, p = planVolume(epoch, s); said(p) != "V/status phase=Released" || p.Hold.Ended != plan.ByProof {
 		t.Errorf("it is released by proof: %q, %+v", said(p), d)
 	}
 }
@@ -140,8 +145,8 @@ func TestRememberVolume(t *testing.T) {
 		{"but not if that fails", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Deleted: true}, &volumeMemory{Claim: "c", Deleted: true, Told: "before"}},
 		{"what was said", volumeDecision{Told: "now"}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Told: "now"}},
 		{"since when it is held", volumeDecision{Held: epoch}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Held: epoch}},
-		{"until it is released", volumeDecision{Release: true, Freed: true}, false, volumeMemory{Claim: "c", Held: epoch}, nil},
-		{"also if that fails at first", volumeDecision{Release: true, Freed: true}, true, volumeMemory{Claim: "c", Held: epoch}, &volumeMemory{Claim: "c", Held: epoch, Told: "before"}},
+		{"until it is released", volumeDecision{Release: true}, false, volumeMemory{Claim: "c", Held: epoch}, nil},
+		{"also if that fails at first", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Held: epoch}, &volumeMemory{Claim: "c", Held: epoch, Told: "before"}},
 	} {
 		got, ok := rememberVolume(epoch, s, row.d, &row.seen, outcome(row.fails), outcome(false))
 		if !ok || (got == nil) != (row.want == nil) || got != nil && *got != *row.want {

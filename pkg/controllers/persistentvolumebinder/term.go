@@ -1,7 +1,9 @@
 package persistentvolumebinder
 
 import (
+	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/cowmap"
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -24,9 +25,7 @@ type claimTerm struct {
 
 // volumeTerm is what the controller knows beside its volumes.
 type volumeTerm struct {
-	Deleting cowmap.Map[types.UID, begun]  // volumes that their driver is to delete
-	Held     cowmap.Map[string, types.UID] // volumes that the brake holds
-	HeldSize int                           // of Held
+	Deleting cowmap.Map[types.UID, begun] // volumes that their driver is to delete
 	Replaced replaced
 }
 
@@ -76,15 +75,59 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 	return t
 }
 
+// claimApplied is called when a plan of a claim was carried out or has failed.
+func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome) {
+	if s.Claim == nil {
+		return
+	}
+	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
+		k.noteLoser(s, d.Bind)
+	}
+	t, _ := k.claimTerm.Get()
+	if _, waits := t.Asked.Get(s.Claim.UID); did.Err != nil || waits == (d.Waits != "") {
+		return
+	}
+	k.claimTerm.Update(func(t claimTerm) claimTerm {
+		if t.Asked = t.Asked.Without(s.Claim.UID); d.Waits != "" {
+			t.Asked = t.Asked.With(s.Claim.UID, begun{d.Waits, time.Now()})
+		}
+		return t
+	})
+}
+
+// noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it
+// does so already.
+func (k *caches) noteLoser(s claimSnapshot, volume string) {
+	now := k.volumes.Get("", volume)
+	if now == nil || now != s.Volume && !slices.Contains(s.Reserved, now) && !slices.Contains(s.Free, now) {
+		return
+	}
+	k.claimTerm.Update(func(t claimTerm) claimTerm {
+		lost, _ := t.Losers.Get(now.UID)
+		t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
+		return t
+	})
+}
+
+// volumeApplied is called when a plan of a volume was carried out or has failed.
+func (k *caches) volumeApplied(v *corev1.PersistentVolume, d volumeDecision, did plan.Outcome) {
+	if v == nil || did.Err != nil || !d.Release {
+		return
+	}
+	by := v.Annotations[provisionedBy]
+	if by == "" || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return
+	}
+	k.volumeTerm.Update(func(t volumeTerm) volumeTerm {
+		t.Deleting = t.Deleting.With(v.UID, begun{by, time.Now()})
+		return t
+	})
+}
+
 func (k *caches) newVolumeTerm() *reconcile.Term[volumeTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[volumeTerm]{
 		Begin: func() volumeTerm { return volumeTerm{Replaced: k.allReplaced()} },
 		Next:  k.nextVolumeTerm,
-		End: func(t volumeTerm) {
-			if t.HeldSize > 0 {
-				k.brake.Release(heldVolumes, brake.NothingLeft)
-			}
-		},
 	})
 }
 
@@ -101,32 +144,8 @@ func (k *caches) nextVolumeTerm(t volumeTerm, before, after plan.Object) volumeT
 		return t
 	}
 	t.Replaced = k.recount(t.Replaced, o.GetName())
-	if after != nil {
-		return t
-	}
-	t.Deleting = t.Deleting.Without(o.GetUID())
-	return k.freed(t, o.GetName(), brake.NothingLeft)
-}
-
-// held notes that the brake holds a volume.
-func (k *caches) held(t volumeTerm, v *corev1.PersistentVolume) volumeTerm {
-	if _, held := t.Held.Get(v.Name); !held {
-		t.Held = t.Held.With(v.Name, v.UID)
-		t.HeldSize++
-	}
-	const why = "their claims have other uids than those that they were bound to, as after a restore from a backup"
-	k.brake.Hold(time.Now(), heldVolumes, why)
-	return t
-}
-
-// freed notes that the brake does not hold a volume any more.
-func (k *caches) freed(t volumeTerm, volume string, cause brake.Cause) volumeTerm {
-	if _, held := t.Held.Get(volume); !held {
-		return t
-	}
-	t.Held = t.Held.Without(volume)
-	if t.HeldSize--; t.HeldSize == 0 {
-		k.brake.Release(heldVolumes, cause)
+	if after == nil {
+		t.Deleting = t.Deleting.Without(o.GetUID())
 	}
 	return t
 }

@@ -52,7 +52,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, policy: policy{
 		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace), MaxAge: o.TerminatedMaxAge,
 	}}
-	own := newCollectors(c.Brake)
+	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	rules := []plan.Key{{Name: terminated}, {Name: outOfService}, {Name: orphaned}, {Name: unscheduled}}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
@@ -69,6 +69,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen of the nodes, whatever becomes of the pods
 		Plan:     reconcile.PlanOnly(planPods),
 		Applied:  own.applied,
+		Brake:    c.Brake,
 	}), nil
 }
 

@@ -422,7 +422,7 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 }
 
 func TestErrorsAreCounted(t *testing.T) {
-	own := newCollectors(brake.New(brake.Budget{}))
+	own := newCollectors()
 	c := collecting{metrics: own.all()}
 	c.count(t, "")
 	a, b := pod("a", "deleting"), pod("b", "deleting")

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -19,14 +17,12 @@ import (
 type collectors struct {
 	deletions *metrics.CounterVec
 	errors    *metrics.CounterVec
-	brake     *brake.Brake
 }
 
-func newCollectors(b *brake.Brake) collectors {
+func newCollectors() collectors {
 	const subsystem = "pod_gc_collector"
 	labels := []string{"namespace", "reason"}
 	return collectors{
-		brake: b,
 		deletions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "force_delete_pods_total", StabilityLevel: metrics.STABLE,
 			Help: "Pods whose forceful deletion was tried.",
@@ -43,31 +39,13 @@ func (c collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.deletions, c.errors}
 }
 
-// applied counts and logs what became of a rule's plan, and says what is held.
+// applied counts and logs what became of a rule's plan.
 func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	if s.Rule == orphaned {
-		c.tellHeld(time.Now(), s)
 		tellUnread(logger, s)
 	}
 	c.countDeletions(logger, s, did)
-}
-
-// orphans is what the brake holds, in words.
-const orphans = "pods whose nodes are gone"
-
-// tellHeld tells the brake whether orphans are held. That so many nodes vanished is history after a while, which is no proof of anything.
-func (c collectors) tellHeld(now time.Time, s snapshot) {
-	switch {
-	case s.Held.Kind != free:
-		c.brake.Hold(now, orphans, s.Held.Why)
-	case s.NodeCounts.Missing == 0:
-		c.brake.Release(orphans, brake.NothingLeft)
-	case s.HeldBefore == tooManyVanished && s.NodeCounts.Expired > 0:
-		c.brake.Release(orphans, brake.ByTime)
-	default:
-		c.brake.Release(orphans, brake.ByProof)
-	}
 }
 
 // tellUnread says what could not be read live.

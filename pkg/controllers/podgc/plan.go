@@ -161,11 +161,29 @@ func planOrphans(now time.Time, s snapshot) plan.Plan {
 			p.Requeue = soon
 		}
 	}
+	p.Hold = s.hold()
 	if n := s.NodeCounts.Missing; n > 0 {
 		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in their grace period: %d", p.Why, n,
 			n-len(s.NodeCounts.Due))
 	}
 	return p
+}
+
+// orphans is what the brake holds, in words.
+const orphans = "pods whose nodes are gone"
+
+// hold says whether orphans are held. That so many nodes vanished is history after a while, which is no proof of
+// anything.
+func (s snapshot) hold() plan.Hold {
+	switch {
+	case s.Held.Kind != free:
+		return plan.Hold{What: orphans, Why: s.Held.Why}
+	case s.NodeCounts.Missing == 0:
+		return plan.Hold{Ended: plan.NothingLeft}
+	case s.HeldBefore == tooManyVanished && s.NodeCounts.Expired > 0:
+		return plan.Hold{Ended: plan.ByTime}
+	}
+	return plan.Hold{}
 }
 
 // proof names what is read live before orphans are removed: all nodes, to compare the cache with them, and then those

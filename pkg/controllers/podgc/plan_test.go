@@ -433,3 +433,26 @@ func TestNodeCounts(t *testing.T) {
 		}
 	})
 }
+
+// What a rule holds is part of its plan, and so is why it does not hold that any more.
+func TestOrphansAreHeld(t *testing.T) {
+	due := nodeCounts{Missing: 1, Due: []string{"gone"}}
+	expired := nodeCounts{Missing: 1, Due: []string{"gone"}, Expired: 8}
+	for _, row := range []struct {
+		name string
+		s    snapshot
+		want plan.Hold
+	}{
+		{"too many nodes have vanished", snapshot{NodeCounts: due, Held: held{tooManyVanished, "8 of 10"}}, plan.Hold{What: orphans, Why: "8 of 10"}},
+		{"the cache lags", snapshot{NodeCounts: due, Held: held{notProved, "lags"}}, plan.Hold{What: orphans, Why: "lags"}},
+		{"no node is missing", snapshot{HeldBefore: tooManyVanished}, plan.Hold{Ended: plan.NothingLeft}},
+		{"it is history", snapshot{NodeCounts: expired, HeldBefore: tooManyVanished}, plan.Hold{Ended: plan.ByTime}},
+		{"it is history, and was held for another reason", snapshot{NodeCounts: expired, HeldBefore: notProved}, plan.Hold{}},
+		{"nodes have come back", snapshot{NodeCounts: due, HeldBefore: tooManyVanished}, plan.Hold{Ended: plan.ByProof}},
+	} {
+		row.s.Rule = orphaned
+		if got := planPods(epoch, row.s).Hold; got != row.want {
+			t.Errorf("%s: %+v, want %+v", row.name, got, row.want)
+		}
+	}
+}

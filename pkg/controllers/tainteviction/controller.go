@@ -44,21 +44,23 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{
-		pods: pods, nodes: nodes, brake: c.Brake, term: newTerms(c.Shared.Clock, c.Brake), respect: o.RespectBudgets,
+		pods: pods, nodes: nodes, brake: c.Brake, respect: o.RespectBudgets,
+		began:      reconcile.NewTerm(reconcile.TermOptions[time.Time]{Begin: c.Shared.Clock.Now}),
 		comparison: c.Enabled("TaintTolerationComparisonOperators"), grace: cmp.Or(o.GracePeriod, gracePeriod),
 	}
-	own := newCollectors(k.term)
+	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
 		Name:      "noexec_taint_pod", // of the queue
 		Workers:   workers,
 		Explained: []string{pods.Kind().Kind},
 		Watches:   []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
-		Term:      k.term,
+		Term:      k.began,
 		Observe:   k.observe,
 		Prove:     prove,
 		Plan:      o.plan,
 		Remember:  reconcile.RememberOutcome(remember),
 		Applied:   own.applied,
+		Brake:     c.Brake,
 	}), nil
 }

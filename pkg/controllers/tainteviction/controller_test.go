@@ -253,13 +253,32 @@ func TestBrake(t *testing.T) {
 		if all := b.brake.Holds(time.Now()); len(all) != 1 || all[0].What != "pods of the node n" || !strings.Contains(all[0].Why, "down") {
 			b.Errorf("%+v", all)
 		}
+		b.brake.Events(time.Now()) // people are told
 		pods := client.MappingFor[*corev1.Pod]()
 		if err := b.Delete(b.Context(), pods, plan.Key{Namespace: "shop", Name: "web-0"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
+		time.Sleep(readAgain)
+		if _, ended := b.brake.Events(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
+			b.Errorf("%+v", ended)
+		}
+	})
+}
+
+// When its node can be read again, its pods are held no longer, and go.
+func TestPodsAreHeldUntilTheirNodeIsRead(t *testing.T) {
+	run(t, 3, func(b *bench) {
+		b.taint(now("k"))
+		time.Sleep(299 * time.Second)
+		b.down.Store(true)
 		time.Sleep(time.Minute)
-		if all := b.brake.Holds(time.Now()); len(all) > 0 {
-			b.Errorf("%+v", all)
+		b.left("web-0", "web-1", "web-2")
+		b.brake.Events(time.Now()) // people are told
+		b.down.Store(false)
+		time.Sleep(readAgain)
+		b.left()
+		if _, ended := b.brake.Events(time.Now()); len(ended) != 1 || ended[0].Cause != brake.ByProof {
+			b.Errorf("%+v", ended)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -15,13 +14,11 @@ import (
 type collectors struct {
 	deletions *metrics.Counter
 	duration  *metrics.Histogram
-	term      terms
 }
 
-func newCollectors(t terms) *collectors {
+func newCollectors() *collectors {
 	const subsystem = "taint_eviction_controller"
 	return &collectors{
-		term: t,
 		deletions: metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: "pod_deletions_total", StabilityLevel: metrics.ALPHA,
 			Help: "Pods that were deleted because they do not tolerate a taint of their node."}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -35,18 +32,8 @@ func (c *collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.deletions, c.duration}
 }
 
-// applied counts and logs deletions, and says what is held because a node cannot be read.
+// applied counts and logs deletions.
 func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _ plan.Outcome) {
-	if s.Pod == nil {
-		return
-	}
-	what, now := "pods of the node "+s.Pod.Spec.NodeName, time.Now()
-	switch {
-	case s.Unread != "" && !d.Evict && !d.Due.IsZero():
-		c.term.hold(now, what, "their node cannot be read: "+s.Unread)
-	case s.Read:
-		c.term.release(what, brake.ByProof)
-	}
 	if d.Evict && did.Err == nil {
 		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint", d.Taint)
 		c.deletions.Inc()

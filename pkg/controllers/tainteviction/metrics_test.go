@@ -7,15 +7,13 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // How long an eviction was due is told in seconds.
 func TestMEND22Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCollectors(newTerms(reconcile.Clock{}, brake.New(brake.Budget{})))
+		c := newCollectors()
 		registry := metrics.NewKubeRegistry()
 		registry.MustRegister(c.all()...)
 		due := time.Now()

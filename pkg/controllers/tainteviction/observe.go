@@ -21,9 +21,9 @@ type caches struct {
 	pods       informers.NodePodCache
 	nodes      informers.NodeCache
 	brake      *brake.Brake
-	term       terms
-	comparison bool // see snapshot
-	respect    bool // see snapshot
+	began      *reconcile.Term[time.Time] // when this process began to lead
+	comparison bool                       // see snapshot
+	respect    bool                       // see snapshot
 	grace      time.Duration
 }
 
@@ -37,13 +37,13 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 		return o, nil
 	}
 	o.Exists = true
-	t, known := k.term.Get()
+	began, known := k.began.Get()
 	if !known {
-		t.Began = r.Now
+		began = r.Now
 	}
 	o.Snapshot = snapshot{
 		Pod: pod, Node: k.nodes.Get(pod.Spec.NodeName), Comparison: k.comparison, Respect: k.respect,
-		Memory: ptr.Deref(r.Memory, memory{}), Freed: k.brake.Released(), Term: t.Began, Grace: k.grace,
+		Memory: ptr.Deref(r.Memory, memory{}), Freed: k.brake.Released(), Term: began, Grace: k.grace,
 	}
 	return o, nil
 }

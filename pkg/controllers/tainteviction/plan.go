@@ -72,10 +72,11 @@ const never = time.Duration(math.MaxInt64)
 // planEviction decides when the pod is due, and deletes it then. Its node is read live before.
 func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	if why := exempt(s); why != "" {
-		p.Why = why
+		p.Why, p.Hold.Ended = why, plan.NothingLeft
 		return d, p
 	}
 	d = due(now, s)
+	p.Hold.Ended = s.holdEnd()
 	stays := nodeMayBeBack(now, s)
 	switch wait := d.Due.Sub(now); {
 	case d.Due.IsZero():
@@ -86,6 +87,7 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
 	case s.Unread != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
+		p.Hold = s.hold()
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
 	case stays != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
@@ -99,6 +101,19 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
 	}
 	return d, p
+}
+
+// hold says that pods are held whose node cannot be read.
+func (s snapshot) hold() plan.Hold {
+	return plan.Hold{What: "pods of the node " + s.Pod.Spec.NodeName, Why: "their node cannot be read: " + s.Unread}
+}
+
+// holdEnd says why a pod is not held any more that was held because its node could not be read.
+func (s snapshot) holdEnd() plan.HoldEnd {
+	if s.Read {
+		return plan.ByProof
+	}
+	return plan.NothingLeft
 }
 
 // nodeOf names the node of a pod. One read of it is enough for all pods that are due together.

@@ -158,3 +158,24 @@ func TestPlan(t *testing.T) {
 		})
 	}
 }
+
+// What is held is part of the plan, and so is why it is not held any more.
+func TestPodsAreHeld(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		snapshot
+		want plan.Hold
+	}{
+		{"its node cannot be read", snapshot{Pod: pod(), Node: node(taint("k", 0)), Unread: "a timeout"},
+			plan.Hold{What: "pods of the node n", Why: "their node cannot be read: a timeout"}},
+		{"its node can be read", snapshot{Pod: pod(), Node: node(taint("k", 0)), Read: true}, plan.Hold{Ended: plan.ByProof}},
+		{"its node, read live, has no taint", snapshot{Pod: pod(), Node: node(), Read: true}, plan.Hold{Ended: plan.ByProof}},
+		{"the taint is gone", snapshot{Pod: pod(), Node: node()}, plan.Hold{Ended: plan.NothingLeft}},
+		{"somebody else deletes it", snapshot{Pod: edited(pod(), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), Node: node(taint("k", 0))},
+			plan.Hold{Ended: plan.NothingLeft}},
+	} {
+		if _, p := planEviction(epoch, c.snapshot); p.Hold != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, p.Hold, c.want)
+		}
+	}
+}

@@ -1,11 +1,11 @@
 // Package tenants is a controller of somebody else's that deletes something dangerous: namespaces whose tenant is gone. Before it does, it
-// has the tenant read live.
+// has the tenant read live, and it holds back when the tenants of unusually many namespaces are gone.
 package tenants
 
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,12 +34,6 @@ func rights() rbac.Rights {
 	}
 }
 
-// snapshot is what one reconcile of a namespace has observed.
-type snapshot struct {
-	Namespace *corev1.Namespace
-	Tenant    *corev1.ConfigMap // nil if there is none
-}
-
 type observation = reconcile.Observation[snapshot, struct{}]
 
 func initialize(c manager.Context) (manager.Runner, error) {
@@ -49,6 +43,21 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	tenants, err2 := informers.Objects[*corev1.ConfigMap](c.Informers)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
+	}
+	// tooMany counts namespaces anew each time: those whose tenants have gone together count together.
+	tooMany := func() string {
+		gone, all := 0, 0
+		for n := range namespaces.All() {
+			if name := n.Annotations[annotation]; name != "" {
+				if all++; tenants.Get("tenants", name) == nil {
+					gone++
+				}
+			}
+		}
+		if !c.Brake.Trips(gone, all) {
+			return ""
+		}
+		return fmt.Sprintf("the tenants of %d of %d namespaces are gone", gone, all)
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:      "tenant",
@@ -68,35 +77,19 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: func(_ context.Context, r reconcile.Request[struct{}]) (o observation, err error) {
 			n := namespaces.Get("", r.Key.Name)
-			if o.Exists = n != nil; o.Exists {
-				o.Snapshot = snapshot{n, tenants.Get("tenants", n.Annotations[annotation])}
+			if o.Exists = n != nil; !o.Exists {
+				return o, nil
+			}
+			o.Snapshot = snapshot{Namespace: n, Tenant: tenants.Get("tenants", n.Annotations[annotation])}
+			if o.Snapshot.Tenant == nil {
+				o.Snapshot.TooMany = tooMany()
 			}
 			return o, nil
 		},
 		Plan:  reconcile.PlanOnly(planNamespace),
 		Prove: prove,
+		Brake: c.Brake,
 	}), nil
-}
-
-// planNamespace deletes a namespace of which the tenant is gone.
-func planNamespace(_ time.Time, s snapshot) plan.Plan {
-	switch {
-	case s.Namespace.Annotations[annotation] == "" || s.Namespace.DeletionTimestamp != nil:
-		return plan.Plan{Why: "there is nothing to do"}
-	case s.Tenant != nil:
-		return plan.Plan{Why: "its tenant exists"}
-	}
-	return plan.Plan{
-		Why:   "its tenant is gone",
-		Proof: []plan.Ref{tenantOf(s.Namespace)},
-		Steps: []plan.Step{plan.Delete{Objects: []plan.Object{s.Namespace}, Unowned: true, Why: "its tenant is gone"}},
-	}
-}
-
-// tenantOf names the ConfigMap of the tenant.
-func tenantOf(n *corev1.Namespace) plan.Ref {
-	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	return plan.Ref{Kind: kind, Namespace: "tenants", Name: n.Annotations[annotation]}
 }
 
 // prove puts the tenant as it was read live in the place of what the cache has shown.
