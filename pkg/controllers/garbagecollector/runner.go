@@ -53,8 +53,8 @@ type runner struct {
 	health     health
 	rendering  sync.Mutex // held while the graph is written out, which is large
 
-	mu sync.Mutex // guards all that follows; it is taken before the lock of health, and never while a method of a subscription that waits is called
-	*graph
+	mu                     sync.Mutex // guards all that follows; it is taken before the lock of health, and never while a method of a subscription that waits is called
+	graph                  *graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
 	synced                 sets.Set[schema.GroupKind]             // what has been listed, while the graph is not complete
@@ -137,20 +137,20 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		resource := m.GroupVersionResource()
 		all = append(all, resource)
 		if !r.watched.Has(resource) {
-			r.listing.Insert(resource) // before its watch begins
-			r.cleared.Clear()
+			r.graph.listing.Insert(resource) // before its watch begins
+			r.graph.cleared.Clear()
 		}
 		if k := r.kinds[resource]; k == nil {
 			r.kinds[resource] = &resourceKind{m.GroupVersionKind, m.Resource}
 		} else if k.GroupVersionKind != m.GroupVersionKind { // a custom resource may be defined anew
-			r.follow(r.redefine(k, m.GroupVersionKind))
+			r.follow(r.graph.redefine(k, m.GroupVersionKind))
 		}
 		clusterScoped[m.GroupKind()] = clusterScoped[m.GroupKind()] || !m.Namespaced
 	}
 	for kind, is := range clusterScoped {
-		r.follow(r.setScope(kind, is))
+		r.follow(r.graph.setScope(kind, is))
 	}
-	r.health.setListing(r.listing)
+	r.health.setListing(r.graph.listing)
 	return all, err
 }
 
@@ -164,7 +164,7 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
 	vanished := r.forgetVanished(err)
-	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
+	r.doneListing(r.graph.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()
 	for _, resource := range vanished {
 		sub.Forget(resource) // takes locks under which handlers are called
@@ -193,27 +193,27 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 
 // doneListing has owners that are to be released wait no longer for these resources. It is called under the lock.
 func (r *runner) doneListing(resources ...schema.GroupVersionResource) {
-	if len(r.listing) > 0 {
-		r.listing.Delete(resources...)
-		r.health.setListing(r.listing)
+	if len(r.graph.listing) > 0 {
+		r.graph.listing.Delete(resources...)
+		r.health.setListing(r.graph.listing)
 		r.reviewWaiting()
 	}
 }
 
 // reviewWaiting queues the objects that wait for their dependents, if these are known by now. It is called under the lock.
 func (r *runner) reviewWaiting() {
-	if !r.settled() {
+	if !r.graph.settled() {
 		return
 	}
 	clear(r.asking)
-	r.cleared.Clear()
-	for n := range r.all() {
+	r.graph.cleared.Clear()
+	for n := range r.graph.all() {
 		if n.orphaning() {
 			r.orphan.add(item{node: n})
 		} else if n.waiting() {
 			r.remove.add(item{node: n})
 			var e effects
-			r.considerDependents(n, &e)
+			r.graph.considerDependents(n, &e)
 			r.follow(e)
 		}
 	}
@@ -230,7 +230,7 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	}
 	r.synced.Insert(k.GroupKind())
 	r.release(k.GroupKind())
-	for n := range r.all() {
+	for n := range r.graph.all() {
 		if all && n.kind != k && n.kind.same(k) {
 			r.gone(n, false)
 		}
@@ -241,8 +241,10 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 // release is called under the lock.
 func (r *runner) release(kind schema.GroupKind) {
 	for _, c := range r.awaiting[kind] {
-		if r.isStated(c) {
+		if r.graph.isStated(c) {
 			r.verify.add(item{statedOwner: c})
+		} else {
+			r.graph.dropUnstated(c)
 		}
 	}
 	delete(r.awaiting, kind)
@@ -267,7 +269,7 @@ func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.Partia
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[resource]; k != nil {
-		r.follow(r.observe(k, o))
+		r.follow(r.graph.observe(k, o))
 	}
 }
 
@@ -276,7 +278,7 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[resource]; k != nil {
-		if n := r.find(k, o); n != nil {
+		if n := r.graph.find(k, o); n != nil {
 			r.gone(n, o.ResourceVersion != "")
 		}
 	}
@@ -288,7 +290,7 @@ func (r *runner) gone(n *node, certain bool) {
 	if !certain {
 		r.absentOwnersOf(n.kind.GroupKind()).lose(time.Now())
 	}
-	r.follow(r.forget(n, certain && r.isSole(n.kind)))
+	r.follow(r.graph.forget(n, certain && r.isSole(n.kind)))
 }
 
 // isSole reports whether no other resource has the kind. Otherwise a reference does not tell which resource it means.
@@ -336,7 +338,7 @@ func (r *runner) reviewAfter(n *node) time.Duration {
 	if n.byUID != nil {
 		return time.Duration(len(n.owners)) * reviewEach
 	}
-	if o := r.owners[n.uid]; o != nil && len(o.blocking) > mostBlocking {
+	if o := r.graph.owners[n.uid]; o != nil && len(o.blocking) > mostBlocking {
 		return reviewMany
 	}
 	return 0
@@ -375,44 +377,58 @@ func (r *runner) processItem(ctx context.Context, i item) (time.Duration, error)
 
 // decideItem returns an object as it was decided about; nil if it is gone.
 func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.has(n) {
+	s, ok := r.observeItem(n)
+	if !ok {
 		return nil, decision{}
 	}
 	now := time.Now()
-	d := r.unlessHeld(now, n, r.decide(now, n))
+	return s.object, r.note(now, n, s, decide(now, s))
+}
+
+// observeItem copies what a decision about an object goes by. ok is false if the object is gone.
+func (r *runner) observeItem(n *node) (s snapshot, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.graph.has(n) {
+		return s, false
+	}
+	return r.graph.snapshotOf(n), true
+}
+
+// note notes what was decided about an object, unless the object is held, and returns what is carried out.
+func (r *runner) note(now time.Time, n *node, s snapshot, d decision) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.graph.has(n) {
+		return decision{}
+	}
+	d = r.unlessHeld(now, n, d)
 	switch {
 	case d.read:
 		n.attempt = nil
 	case d.deletes:
-		n.attempt = &attempt{n.version, now}
+		n.attempt = &attempt{s.object.ResourceVersion, now}
 	}
 	for _, other := range d.enqueue {
 		r.remove.add(item{node: other})
 	}
 	r.askLater(n, d)
-	return n.object(), d
+	return d
 }
 
 // processOrphan takes an owner off its dependents.
 func (r *runner) processOrphan(ctx context.Context, i item) (time.Duration, error) {
-	o, d := r.decideOwner(i.node)
-	if o == nil {
+	s, ok := r.observeItem(i.node)
+	if !ok {
 		return 0, nil
 	}
-	return 0, r.apply(ctx, i.node, o, d)
-}
-
-func (r *runner) decideOwner(n *node) (*metav1.PartialObjectMetadata, decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.has(n) {
-		return nil, decision{}
+	d := decideOrphan(s)
+	if d.ask {
+		r.mu.Lock()
+		r.askLater(i.node, d)
+		r.mu.Unlock()
 	}
-	d := r.decideOrphan(n)
-	r.askLater(n, d)
-	return n.object(), d
+	return 0, r.apply(ctx, i.node, s.object, d)
 }
 
 // errUndone keeps an item in the queue until its change is made again.

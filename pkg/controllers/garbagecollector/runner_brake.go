@@ -65,7 +65,7 @@ func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
 	if d.Empty() || n.deleting || d.read {
 		return d
 	}
-	for _, kind := range r.missingKinds(n) {
+	for _, kind := range r.graph.missingKinds(n) {
 		if why, again := r.holds(now, n, kind); why != "" {
 			d = because("waits: %s", why)
 			d.Requeue = again
@@ -141,7 +141,7 @@ func (r *runner) exceeds(now time.Time, n *node, a *absentOwners) bool {
 		a.deleted, a.deletedSince = sets.New[*node](), now
 	}
 	if a.uncounted--; a.uncounted < 0 {
-		ownerless, all := r.countDependents(a.kind.GroupKind(), a.deleted)
+		ownerless, all := r.graph.countDependents(a.kind.GroupKind(), a.deleted)
 		if r.brake.Trips(ownerless, all) {
 			a.reason = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, so that proof is looked for", ownerless, all, a.kind.GroupKind())
 			return true
@@ -194,7 +194,7 @@ func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration
 		return 0, nil
 	}
 	for n := range a.held {
-		if !r.has(n) || n.deleting || !slices.ContainsFunc(r.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
+		if !r.graph.has(n) || n.deleting || !slices.ContainsFunc(r.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
 			a.held.Delete(n)
 			r.remove.add(item{node: n})
 		}
@@ -250,7 +250,7 @@ func (r *runner) letGo(a *absentOwners, cause brake.Cause) {
 // readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered before the API was well. It is
 // called under the lock.
 func (r *runner) readAgain(kind schema.GroupKind) {
-	for _, o := range r.owners {
+	for _, o := range r.graph.owners {
 		for c, s := range o.stated {
 			if s.ownerState == notFound && c.groupVersionKind().GroupKind() == kind {
 				s.ownerState = unverified

@@ -51,9 +51,10 @@ func (r *runner) beginRead(i item) bool {
 		k = &kindReads{turns: map[item]bool{}}
 		r.reads[kind] = k
 	}
-	begins, stated := k.begin(i, max(1, r.workers/2)), r.isStated(i.statedOwner)
+	begins, stated := k.begin(i, max(1, r.workers/2)), r.graph.isStated(i.statedOwner)
 	if !stated {
 		delete(r.warned, i.statedOwner)
+		r.graph.dropUnstated(i.statedOwner)
 	}
 	if begins && !stated {
 		r.passTurn(kind)

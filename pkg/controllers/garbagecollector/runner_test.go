@@ -314,8 +314,8 @@ func TestDiscover(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || err == nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
-		t.Errorf("%v %v", r.clusterScoped, r.kinds)
+	if !r.graph.clusterScoped[nodeKind.GroupKind()] || r.graph.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
+		t.Errorf("%v %v", r.graph.clusterScoped, r.kinds)
 	}
 }
 
@@ -338,15 +338,15 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 	r.OnUpdate(m.GroupVersionResource(), object("dependent", ownedBy(gadgetKind, "owner")))
 	m.Kind, m.Namespaced = "Gadget", true
 	discover()
-	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.nodes["owner"].kind != *gadgetKind {
-		t.Errorf("it is taken for %s, and its object for %s", kind, r.nodes["owner"].kind)
+	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.graph.nodes["owner"].kind != *gadgetKind {
+		t.Errorf("it is taken for %s, and its object for %s", kind, r.graph.nodes["owner"].kind)
 	}
-	if s := r.referenceState(r.nodes["dependent"], ref(gadgetKind, "owner")); s != ownerExists {
+	if s := r.graph.referenceState(r.graph.nodes["dependent"], ref(gadgetKind, "owner")); s != ownerExists {
 		t.Errorf("its owner is %v", s)
 	}
 	m.GroupVersionKind = widgetKind.GroupVersionKind
 	discover()
-	if r.clusterScoped[widgetKind.GroupKind()] {
+	if r.graph.clusterScoped[widgetKind.GroupKind()] {
 		t.Error("it is taken for one without namespaces")
 	}
 }
@@ -515,7 +515,7 @@ func TestOneKindCannotBeListed(t *testing.T) {
 						}
 						b.mu.Lock()
 						defer b.mu.Unlock()
-						if !b.settled() || len(b.asking)+len(b.cleared) > 0 {
+						if !b.graph.settled() || len(b.asking)+len(b.graph.cleared) > 0 {
 							b.Error("the next discovery waits for it again")
 						}
 					})
@@ -556,7 +556,7 @@ func TestResourceThatVanishes(t *testing.T) {
 			dependent := object("of-"+finalizer, deleted("example.com/hold"))
 			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}}
 			b.mu.Lock()
-			b.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
+			b.graph.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
 			b.mu.Unlock()
 			b.see(owner) // first, or it may be read live
 			b.OnUpdate(secretsResource, dependent)
@@ -578,7 +578,7 @@ func TestResourceThatVanishes(t *testing.T) {
 		if b.graph.nodes["secret"] != nil || b.graph.nodes["of-"+foreground] != nil || b.graph.nodes["of-"+orphan] == nil {
 			t.Errorf("known are %v", b.graph.nodes)
 		}
-		b.listing.Clear()
+		b.graph.listing.Clear()
 		b.runner.remove.add(item{node: b.graph.nodes[foreground]})
 		b.mu.Unlock()
 		time.Sleep(time.Second)
@@ -630,12 +630,12 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 	r.OnUpdate(newer, object("stays"))
 	r.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
 	r.listed(newer, false)
-	if r.nodes["gone"] == nil {
+	if r.graph.nodes["gone"] == nil {
 		t.Error("forgotten before the new version was listed")
 	}
 	r.listed(newer, true)
-	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.Len() != 1 || r.remove.Len() != 0 {
-		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.Len(), r.remove.Len())
+	if r.graph.nodes["gone"] != nil || r.graph.nodes["stays"] == nil || r.verify.Len() != 1 || r.remove.Len() != 0 {
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.graph.nodes, r.verify.Len(), r.remove.Len())
 	}
 }
 

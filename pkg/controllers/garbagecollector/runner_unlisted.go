@@ -42,11 +42,11 @@ func (r *runner) askLater(n *node, d decision) {
 func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, error) {
 	namespace := i.statedOwner.namespace
 	r.mu.Lock()
-	asking, listed := r.asking[namespace], r.listing.Clone()
+	asking, listed := r.asking[namespace], r.graph.listing.Clone()
 	r.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that the lists do not show
 	var resources []schema.GroupVersionResource
 	for resource := range listed {
-		if k := r.kinds[resource]; k != nil && !r.clusterScoped[k.GroupKind()] { // what has no namespace cannot depend on what has one (GC-35)
+		if k := r.kinds[resource]; k != nil && !r.graph.clusterScoped[k.GroupKind()] { // what has no namespace cannot depend on what has one (GC-35)
 			resources = append(resources, resource)
 		}
 	}
@@ -67,14 +67,14 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.listing)), nil
+	return r.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.graph.listing)), nil
 }
 
 // goOn has those objects go on that are no owners, if that is known, and asks again for the others. It is called under the lock.
 func (r *runner) goOn(namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool) (again time.Duration) {
 	for n := range asking {
 		switch {
-		case !r.has(n), r.settled():
+		case !r.graph.has(n), r.graph.settled():
 		case !known || owners.Has(n.uid):
 			if r.asking[namespace] == nil {
 				r.asking[namespace] = sets.New[*node]()
@@ -82,7 +82,7 @@ func (r *runner) goOn(namespace string, asking sets.Set[*node], owners sets.Set[
 			r.asking[namespace].Insert(n)
 			again = askAgain
 		default:
-			r.cleared.Insert(n)
+			r.graph.cleared.Insert(n)
 			if n.orphaning() {
 				r.orphan.add(item{node: n})
 			} else {
@@ -168,7 +168,7 @@ func (r *runner) forgetAll(k *resourceKind) (all bool) {
 		}
 	}
 	all = true
-	for n := range r.all() {
+	for n := range r.graph.all() {
 		switch {
 		case n.kind != k:
 		case r.isBeingOrphaned(n):
@@ -182,7 +182,7 @@ func (r *runner) forgetAll(k *resourceKind) (all bool) {
 
 func (r *runner) isBeingOrphaned(n *node) bool {
 	for _, ref := range n.owners {
-		if r.ownerOf(n, ref).orphaning() {
+		if r.graph.ownerOf(n, ref).orphaning() {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil || state == unresolvable {
-		r.follow(r.verified(i.statedOwner, state))
+		r.follow(r.graph.verified(i.statedOwner, state))
 	}
 	r.explainDependents(i.statedOwner, state, err)
 	r.warn(i, state, err)
@@ -53,11 +53,11 @@ func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error
 
 // explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
 func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
-	if r.owners[c.uid] == nil {
+	if r.graph.owners[c.uid] == nil {
 		return
 	}
 	told := 0
-	for d := range r.dependentsStating(c) {
+	for d := range r.graph.dependentsStating(c) {
 		if d.byUID != nil && d.owners[0].UID != c.uid {
 			continue // the first of many owners stands for all
 		}
@@ -69,7 +69,7 @@ func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
 		if told++; told > mostExplained {
 			return
 		}
-		rec := explain.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
+		rec := explain.Record{Time: time.Now(), Why: decide(time.Now(), r.graph.snapshotOf(d)).Why}
 		if err != nil {
 			rec.Error = err.Error()
 		}
@@ -81,7 +81,7 @@ func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
 // moment (GC-69). It is called under the lock.
 func (r *runner) warn(i item, state ownerState, err error) {
 	switch {
-	case err == nil && state != unresolvable, r.owners[i.statedOwner.uid] == nil:
+	case err == nil && state != unresolvable, r.graph.owners[i.statedOwner.uid] == nil:
 		delete(r.warned, i.statedOwner)
 		return
 	case err == nil:
@@ -92,7 +92,7 @@ func (r *runner) warn(i item, state ownerState, err error) {
 	if r.warned[i.statedOwner] == nil {
 		r.warned[i.statedOwner] = sets.New[*node]()
 	}
-	for d := range r.dependentsStating(i.statedOwner) {
+	for d := range r.graph.dependentsStating(i.statedOwner) {
 		if len(r.warned[i.statedOwner]) == mostExplained {
 			return
 		}
@@ -164,11 +164,11 @@ func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case !r.has(n): // a watch has shown its deletion meanwhile
+	case !r.graph.has(n): // a watch has shown its deletion meanwhile
 	case err != nil || found.UID != n.uid:
 		r.gone(n, true)
 	default:
-		r.follow(r.observe(n.kind, found))
+		r.follow(r.graph.observe(n.kind, found))
 		r.remove.add(item{node: n})
 	}
 	return nil
