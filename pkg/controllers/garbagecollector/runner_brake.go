@@ -49,24 +49,23 @@ type absentOwners struct {
 	settled      bool                    // that was proved in this term, so that what the previous leader has held counts no longer
 }
 
-// forgetAbsentOwners is called under the lock.
-func (r *runner) forgetAbsentOwners() {
-	for kind := range r.absentByKind {
-		r.brake.Release(held(kind), brake.NothingLeft)
+// releaseHeld has the brake hold nothing any more.
+func (t *term) releaseHeld() {
+	for kind := range t.absentByKind {
+		t.brake.Release(held(kind), brake.NothingLeft)
 	}
-	r.absentByKind, r.local = map[schema.GroupKind]*absentOwners{}, sets.New[schema.GroupVersion]()
 }
 
 // held is what the brake holds, in words.
 func held(kind schema.GroupKind) string { return "the dependents of " + kind.String() }
 
-// unlessHeld returns the decision, or one to wait if it may not be carried out for now. It is called under the lock.
-func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
+// unlessHeld returns the decision, or one to wait if it may not be carried out for now.
+func (t *term) unlessHeld(now time.Time, n *node, d decision) decision {
 	if d.Empty() || n.deleting || d.read {
 		return d
 	}
-	for _, kind := range r.graph.missingKinds(n) {
-		if why, again := r.holds(now, n, kind); why != "" {
+	for _, kind := range t.graph.missingKinds(n) {
+		if why, again := t.hold(now, n, kind); why != "" {
 			d = because("waits: %s", why)
 			d.Requeue = again
 			return d
@@ -76,11 +75,11 @@ func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
 }
 
 // absentOwnersOf returns what is known of a kind.
-func (r *runner) absentOwnersOf(kind schema.GroupKind) *absentOwners {
-	a := r.absentByKind[kind]
+func (t *term) absentOwnersOf(kind schema.GroupKind) *absentOwners {
+	a := t.absentByKind[kind]
 	if a == nil {
 		a = &absentOwners{held: sets.New[*node](), deleted: sets.New[*node]()}
-		r.absentByKind[kind] = a
+		t.absentByKind[kind] = a
 	}
 	return a
 }
@@ -104,28 +103,30 @@ func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
 // lose notes that a list has lacked an owner. What was proved before says nothing about that.
 func (a *absentOwners) lose(now time.Time) { a.lastLost, a.provedUntil = now, time.Time{} }
 
-// holds says why a dependent is held, and when it is to be decided about again if nothing else leads to that.
-func (r *runner) holds(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
-	a := r.absentOwnersOf(kind.GroupKind())
+// hold holds a dependent if the budget is exceeded or the previous leader has held it, and has proof looked for. It returns why the dependent is held,
+// if it is, and when it is to be decided about again if nothing else leads to that.
+func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
+	a := t.absentOwnersOf(kind.GroupKind())
 	a.kind = kind
 	switch {
-	case now.Before(a.provedUntil), r.brake.Released():
+	case now.Before(a.provedUntil), t.brake.Released():
 		return "", 0
 	case len(a.held) > 0:
 	case now.Sub(a.lastLost) < lossLasts:
 		return "a list has lacked its owner a moment ago", lossLasts
-	case !r.inherits(now, a) && !r.exceeds(now, n, a):
+	case !t.inherits(now, a) && !t.countAndCompare(now, n, a):
 		return "", 0
 	default:
-		r.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
+		t.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
 	}
 	a.held.Insert(n)
 	return a.reason, 0
 }
 
-// inherits reports whether the previous leader has held dependents of a kind. Those that are left may be few now, which proves nothing.
-func (r *runner) inherits(now time.Time, a *absentOwners) bool {
-	since, ok := r.brake.Inherited(now, held(a.kind.GroupKind()))
+// inherits reports whether the previous leader has held dependents of a kind, and notes that as the reason. Those that are left may be few now, which
+// proves nothing.
+func (t *term) inherits(now time.Time, a *absentOwners) bool {
+	since, ok := t.brake.Inherited(now, held(a.kind.GroupKind()))
 	if !ok || a.settled {
 		return false
 	}
@@ -134,15 +135,15 @@ func (r *runner) inherits(now time.Time, a *absentOwners) bool {
 	return true
 }
 
-// exceeds reports whether the dependents whose owners have not been found are out of the ordinary, among all that have owners of the kind. If
-// they are not, n goes.
-func (r *runner) exceeds(now time.Time, n *node, a *absentOwners) bool {
+// countAndCompare counts n among the dependents that were deleted without further proof, unless those whose owners have not been found are out of the
+// ordinary, among all that have owners of the kind: then it returns true.
+func (t *term) countAndCompare(now time.Time, n *node, a *absentOwners) bool {
 	if now.Sub(a.deletedSince) > budgetWindow {
 		a.deleted, a.deletedSince = sets.New[*node](), now
 	}
 	if a.uncounted--; a.uncounted < 0 {
-		ownerless, all := r.graph.countDependents(a.kind.GroupKind(), a.deleted)
-		if r.brake.Trips(ownerless, all) {
+		ownerless, all := t.graph.countDependents(a.kind.GroupKind(), a.deleted)
+		if t.brake.Trips(ownerless, all) {
 			a.reason = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, so that proof is looked for", ownerless, all, a.kind.GroupKind())
 			return true
 		}
@@ -189,14 +190,14 @@ func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.absentByKind[kind.GroupKind()]
+	a := r.term.absentByKind[kind.GroupKind()]
 	if a == nil || ctx.Err() != nil {
 		return 0, nil
 	}
 	for n := range a.held {
-		if !r.graph.has(n) || n.deleting || !slices.ContainsFunc(r.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
+		if !r.term.graph.has(n) || n.deleting || !slices.ContainsFunc(r.term.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
 			a.held.Delete(n)
-			r.remove.add(item{node: n})
+			r.term.remove.add(item{node: n})
 		}
 	}
 	if answer != empty || now.Sub(a.lastAsked) > budgetWindow {
@@ -208,21 +209,21 @@ func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration
 		r.brake.Release(held(kind.GroupKind()), brake.NothingLeft)
 		return 0, nil
 	case r.brake.Released():
-		r.letGo(a, brake.ByOperator)
+		r.term.letGo(a, brake.ByOperator)
 		return 0, nil
 	case answer == believed:
-		r.believe(a, now, brake.ByProof)
+		r.term.believe(a, now, brake.ByProof)
 		return 0, nil
 	case answer == filled:
-		r.readAgain(kind.GroupKind())
-		r.believe(a, now, brake.ByProof)
+		r.term.readAgain(kind.GroupKind())
+		r.term.believe(a, now, brake.ByProof)
 		return 0, nil
 	case answer == empty && now.Sub(a.emptySince) >= emptyFor:
-		r.readAgain(kind.GroupKind())
-		r.believe(a, now, brake.ByTime)
+		r.term.readAgain(kind.GroupKind())
+		r.term.believe(a, now, brake.ByTime)
 		return 0, nil
 	case answer == unregistered: // they can no longer be looked up
-		r.readAgain(kind.GroupKind())
+		r.term.readAgain(kind.GroupKind())
 		err = errors.New("the API group is registered no longer")
 	case answer == empty:
 		err = fmt.Errorf("its API server is not Kubernetes' own and has no object at all, not even in a list; this is believed at %s if nothing changes", a.emptySince.Add(emptyFor).UTC().Format(time.RFC3339))
@@ -232,29 +233,28 @@ func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration
 	return proveAgain, nil
 }
 
-// believe has owners that are not found count as gone for a while, and lets what was held go. It is called under the lock.
-func (r *runner) believe(a *absentOwners, now time.Time, cause brake.Cause) {
+// believe has owners that are not found count as gone for a while, and lets what was held go.
+func (t *term) believe(a *absentOwners, now time.Time, cause brake.Cause) {
 	a.provedUntil, a.settled = now.Add(provedFor), true
-	r.letGo(a, cause)
+	t.letGo(a, cause)
 }
 
-// letGo has what was held decided about again. It is called under the lock.
-func (r *runner) letGo(a *absentOwners, cause brake.Cause) {
+// letGo has what was held decided about again.
+func (t *term) letGo(a *absentOwners, cause brake.Cause) {
 	for n := range a.held {
-		r.remove.add(item{node: n})
+		t.remove.add(item{node: n})
 	}
 	a.held, a.uncounted = sets.New[*node](), 0
-	r.brake.Release(held(a.kind.GroupKind()), cause)
+	t.brake.Release(held(a.kind.GroupKind()), cause)
 }
 
-// readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered before the API was well. It is
-// called under the lock.
-func (r *runner) readAgain(kind schema.GroupKind) {
-	for _, o := range r.graph.owners {
+// readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered before the API was well.
+func (t *term) readAgain(kind schema.GroupKind) {
+	for _, o := range t.graph.owners {
 		for c, s := range o.stated {
 			if s.ownerState == notFound && c.groupVersionKind().GroupKind() == kind {
 				s.ownerState = unverified
-				r.verify.add(item{statedOwner: c})
+				t.verify.add(item{statedOwner: c})
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (r *runner) askAPI(ctx context.Context, kind schema.GroupVersionKind) (apiA
 // long as anybody does: the registration goes with the last custom resource definition.
 func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion) (apiAnswer, error) {
 	r.mu.Lock()
-	known := r.local.Has(group)
+	known := r.term.local.Has(group)
 	r.mu.Unlock()
 	if known {
 		return believed, nil
@@ -322,7 +322,7 @@ func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion)
 	if registration.Spec.Service == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.local.Insert(group)
+		r.term.local.Insert(group)
 		return believed, nil
 	}
 	for _, c := range registration.Status.Conditions {
