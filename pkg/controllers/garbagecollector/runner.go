@@ -36,6 +36,8 @@ const (
 // runner runs the garbage collector.
 type runner struct {
 	client     client.Client
+	shared     reconcile.Shared
+	access     reconcile.Access
 	mapper     client.KindMapper
 	executor   *executor.Executor
 	events     record.EventRecorder
@@ -67,7 +69,7 @@ func (r *runner) Run(ctx context.Context) error {
 	r.begin()
 	defer r.records.Clear()
 	sub := r.metadata.Subscribe(r)
-	r.health.begin(sub, r.term.queues.all()...)
+	r.health.begin(sub, r.term.remove, r.term.orphan, r.term.verify, r.term.ask, r.term.proofs)
 	var all sync.WaitGroup
 	all.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
@@ -82,7 +84,8 @@ func (r *runner) Run(ctx context.Context) error {
 // work runs the workers until ctx ends.
 func (r *runner) work(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, p := range r.term.queues.all() {
+	all.Go(func() { _ = r.term.proofs.Run(ctx) }) // it has no caches, of which one might not be usable
+	for _, p := range []*pool{r.term.remove, r.term.orphan, r.term.verify, r.term.ask} {
 		all.Go(func() { p.Run(ctx, r.workers) })
 	}
 	all.Wait()

@@ -1,20 +1,15 @@
 package garbagecollector
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 const (
@@ -22,12 +17,8 @@ const (
 	budgetWindow = 10 * time.Minute
 	// lossLasts is how long after a list has lacked an object of a kind others may still be found to be lacking: they come one after the other.
 	lossLasts = time.Second
-	// proveAgain is when the server is asked again that could not prove anything.
-	proveAgain = 10 * time.Second
 	// provedFor is how long a proof is good for.
 	provedFor = 30 * time.Second
-	// emptyFor is how long an aggregated API has to have no objects at all before that is believed.
-	emptyFor = time.Hour
 )
 
 // A deletion by name is seen by the watch, and needs no further proof. That a live read has not found an owner is proof enough if the API server
@@ -44,8 +35,6 @@ type absentOwners struct {
 	deleted      sets.Set[*node]         // dependents that were deleted without further proof
 	deletedSince time.Time               // when the first of these was
 	provedUntil  time.Time               // until then, owners that are not found are believed to be gone
-	emptySince   time.Time               // since when the API has answered that it has no objects
-	lastAsked    time.Time               // when it last did
 	settled      bool                    // that was proved in this term, so that what the previous leader has held counts no longer
 }
 
@@ -117,7 +106,7 @@ func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why s
 	case !t.inherits(now, a) && !t.countAndCompare(now, n, a):
 		return "", 0
 	default:
-		t.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
+		t.prove(kind.GroupKind())
 	}
 	a.held.Insert(n)
 	return a.reason, 0
@@ -183,54 +172,61 @@ func (g *graph) countDependents(kind schema.GroupKind, deleted sets.Set[*node]) 
 	return ownerless, all
 }
 
-// processAbsentOwners looks for proof that owners of a kind, which live reads have not found, are really gone.
-func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration, error) {
-	kind := i.groupVersionKind()
-	answer, err := r.askAPI(ctx, kind)
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.term.absentByKind[kind.GroupKind()]
-	if a == nil || ctx.Err() != nil {
-		return 0, nil
-	}
-	for n := range a.held {
-		if !r.term.graph.has(n) || n.deleting || !slices.ContainsFunc(r.term.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
-			a.held.Delete(n)
-			r.term.remove.add(item{node: n})
+// waiting counts the dependents that still wait for proof that owners of a kind are gone.
+func (t *term) waiting(kind schema.GroupKind) (n int) {
+	for d := range t.absentOwnersOf(kind).held {
+		if t.lacksOwner(d, kind) {
+			n++
 		}
 	}
-	if answer != empty || now.Sub(a.lastAsked) > budgetWindow {
-		a.emptySince = now
+	return n
+}
+
+// lacksOwner reports whether an object is there, and an owner of the kind has not been found.
+func (t *term) lacksOwner(n *node, kind schema.GroupKind) bool {
+	return t.graph.has(n) && !n.deleting &&
+		slices.ContainsFunc(t.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind })
+}
+
+// noteAbsence has what was held go if that was decided. Otherwise people are told why it is held.
+func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) {
+	a := t.absentOwnersOf(s.Kind)
+	for n := range a.held {
+		if !t.lacksOwner(n, s.Kind) {
+			a.held.Delete(n)
+			t.remove.add(item{node: n})
+		}
 	}
-	a.lastAsked = now
-	switch {
-	case len(a.held) == 0:
-		r.brake.Release(held(kind.GroupKind()), brake.NothingLeft)
-		return 0, nil
-	case r.brake.Released():
-		r.term.letGo(a, brake.ByOperator)
-		return 0, nil
-	case answer == believed:
-		r.term.believe(a, now, brake.ByProof)
-		return 0, nil
-	case answer == filled:
-		r.term.readAgain(kind.GroupKind())
-		r.term.believe(a, now, brake.ByProof)
-		return 0, nil
-	case answer == empty && now.Sub(a.emptySince) >= emptyFor:
-		r.term.readAgain(kind.GroupKind())
-		r.term.believe(a, now, brake.ByTime)
-		return 0, nil
-	case answer == unregistered: // they can no longer be looked up
-		r.term.readAgain(kind.GroupKind())
-		err = errors.New("the API group is registered no longer")
-	case answer == empty:
-		err = fmt.Errorf("its API server is not Kubernetes' own and has no object at all, not even in a list; this is believed at %s if nothing changes", a.emptySince.Add(emptyFor).UTC().Format(time.RFC3339))
+	if d.ReadAgain {
+		t.readAgain(s.Kind)
 	}
-	a.reason = fmt.Sprintf("its owner has not been found, and it is not proved that it is gone: %v", err)
-	r.brake.Hold(now, held(kind.GroupKind()), fmt.Sprintf("the owners of %d have not been found, and it is not proved that they are gone: %v", len(a.held), err))
-	return proveAgain, nil
+	switch d.Verdict {
+	case verdictNothingLeft:
+		t.brake.Release(held(s.Kind), brake.NothingLeft)
+	case verdictReleased:
+		t.letGo(a, brake.ByOperator)
+	case verdictProved:
+		t.believe(a, now, brake.ByProof)
+	case verdictInTime:
+		t.believe(a, now, brake.ByTime)
+	default:
+		a.reason = "its owner has not been found, and it is not proved that it is gone: " + d.Why
+		t.brake.Hold(now, held(s.Kind), fmt.Sprintf("the owners of %d have not been found, and it is not proved that they are gone: %s", s.Waiting, d.Why))
+	}
+}
+
+// prove has proof looked for that owners of a kind are gone.
+func (t *term) prove(kind schema.GroupKind) {
+	if t.unproved = append(t.unproved, kind); t.proveKind != nil {
+		t.proveBy(t.proveKind)
+	}
+}
+
+// proveBy has it looked for by what the function enqueues, from now on.
+func (t *term) proveBy(enqueue func(schema.GroupKind)) {
+	for t.proveKind = enqueue; len(t.unproved) > 0; t.unproved = t.unproved[1:] {
+		enqueue(t.unproved[0])
+	}
 }
 
 // believe has owners that are not found count as gone for a while, and lets what was held go.
@@ -258,77 +254,4 @@ func (t *term) readAgain(kind schema.GroupKind) {
 			}
 		}
 	}
-}
-
-// apiAnswer is what an API says of itself.
-type apiAnswer int
-
-const (
-	unwell       apiAnswer = iota // it does not answer, or says that it cannot
-	believed                      // the API server itself serves it, or nobody may ask who does
-	filled                        // it is aggregated, and has objects
-	empty                         // it is aggregated, and has none
-	unregistered                  // nobody serves it
-)
-
-// askAPI finds out who serves a kind, and whether there are objects. The error says why that is unwell.
-func (r *runner) askAPI(ctx context.Context, kind schema.GroupVersionKind) (apiAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	if answer, err := r.askRegistration(ctx, kind.GroupVersion()); answer != filled {
-		return answer, err
-	}
-	m, err := r.mapper.Mapping(ctx, kind)
-	if err != nil {
-		return unwell, err
-	}
-	some, err := r.metadata.Any(ctx, m.GroupVersionResource())
-	switch {
-	case err != nil:
-		return unwell, err
-	case some:
-		return filled, nil
-	}
-	return empty, nil
-}
-
-// askRegistration finds out whether a group is aggregated; then the answer is filled. What the API server itself has served once, it serves as
-// long as anybody does: the registration goes with the last custom resource definition.
-func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion) (apiAnswer, error) {
-	r.mu.Lock()
-	known := r.term.local.Has(group)
-	r.mu.Unlock()
-	if known {
-		return believed, nil
-	}
-	answer, err := r.client.GetRaw(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+group.Version+"."+group.Group, nil)
-	var registration struct {
-		Spec   struct{ Service *struct{} }
-		Status struct {
-			Conditions []struct{ Type, Status, Message string }
-		}
-	}
-	switch {
-	case client.IsAbsent(err):
-		return unregistered, nil
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // a server that does not aggregate, or a role that hides it
-		return believed, nil
-	case err != nil:
-		return unwell, fmt.Errorf("ask who serves %s: %w", group, err)
-	}
-	if err := json.Unmarshal(answer, &registration); err != nil {
-		return unwell, fmt.Errorf("ask who serves %s: %w", group, err)
-	}
-	if registration.Spec.Service == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.term.local.Insert(group)
-		return believed, nil
-	}
-	for _, c := range registration.Status.Conditions {
-		if c.Type == "Available" && c.Status != "True" {
-			return unwell, fmt.Errorf("the API service is not available: %s", c.Message)
-		}
-	}
-	return filled, nil
 }

@@ -20,6 +20,9 @@ import (
 // explainName is that of the controller's records in /debug/explain.
 const explainName = "garbage_collector"
 
+// deleteQueue is the name of the queue of objects that are decided about (GC-2).
+const deleteQueue = "garbage_collector_attempt_to_delete"
+
 // pool is a queue with its workers.
 type pool struct {
 	*queue.Pool[item]
@@ -95,6 +98,9 @@ func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err err
 	}()
 	return p.process(ctx, i)
 }
+
+// Statuses implements part.
+func (p *pool) Statuses() []reconcile.Status { return []reconcile.Status{p.status()} }
 
 // status tells how the workers do.
 func (p *pool) status() reconcile.Status {

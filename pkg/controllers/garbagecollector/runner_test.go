@@ -39,6 +39,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -133,7 +134,9 @@ func run(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4, brake: brake.New(brake.Budget{})}
-		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker()})
+		b.shared = reconcile.Shared{Mapper: builtIns{}, Tracker: freshness.NewTracker()}
+		b.access = reconcile.Access{Client: b.server}
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: b.shared.Tracker})
 		b.asks(hangs{})
 		b.begin()
 		b.term.kinds[configMaps] = configMapKind

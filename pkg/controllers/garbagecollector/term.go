@@ -10,6 +10,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -35,8 +36,11 @@ type term struct {
 
 	absentByKind map[schema.GroupKind]*absentOwners // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
 	local        sets.Set[schema.GroupVersion]      // groups that are known to be served by the API server itself
+	unproved     []schema.GroupKind                 // those of which proof is to be looked for, as soon as that can be
+	proveKind    func(schema.GroupKind)             // has it looked for; nil at first
 
 	queues
+	proofs  reconcile.Part // of the absence of owners, by kind
 	workers int
 	records *explain.Records
 	events  record.EventRecorder
@@ -44,11 +48,9 @@ type term struct {
 	health  *health
 }
 
-// queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned, owners to be verified, namespaces
-// to be listed for dependents, and kinds whose absence is to be proved.
-type queues struct{ remove, orphan, verify, ask, prove *pool }
-
-func (q queues) all() []*pool { return []*pool{q.remove, q.orphan, q.verify, q.ask, q.prove} }
+// queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned, owners to be verified, and
+// namespaces to be listed for dependents.
+type queues struct{ remove, orphan, verify, ask *pool }
 
 // newTerm returns a term in which nothing is known yet.
 func (r *runner) newTerm() *term {
@@ -59,13 +61,12 @@ func (r *runner) newTerm() *term {
 		asking: map[string]sets.Set[*node]{}, warned: map[statedOwner]sets.Set[*node]{},
 		absentByKind: map[schema.GroupKind]*absentOwners{}, local: sets.New[schema.GroupVersion](),
 		queues: queues{
-			remove: newPool("garbage_collector_attempt_to_delete", r.processItem),
+			remove: newPool(deleteQueue, r.processItem),
 			orphan: newPool("garbage_collector_attempt_to_orphan", r.processOrphan),
 			verify: newPool("garbage_collector_verify_owner", r.processOwner),
 			ask:    newPool("garbage_collector_list_dependents", r.processNamespace),
-			prove:  newPool("garbage_collector_prove_absence", r.processAbsentOwners),
 		},
-		workers: r.workers, records: r.records, events: r.events, brake: r.brake, health: &r.health,
+		proofs: r.newProofs(), workers: r.workers, records: r.records, events: r.events, brake: r.brake, health: &r.health,
 	}
 }
 
