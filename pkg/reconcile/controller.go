@@ -18,16 +18,17 @@ import (
 // Controller is a controller whose keys are the names of objects, as those of nearly all controllers are.
 type Controller[S, D, M any] = TypedController[plan.Key, S, D, M]
 
-// TypedController is a controller in its four parts. K is the type of its keys. S is its snapshot: what one reconcile of a key has
-// observed, as data. D is its decision: what Plan has worked out, and the parts after it need not work out again. M is its memory:
-// what it remembers of a key from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
+// TypedController is a controller in its four parts. K is the type of its keys. S is its snapshot: what one reconcile
+// of a key has observed, as data. D is its decision: what Plan has worked out, and the parts after it need not work out
+// again. M is its memory: what it remembers of a key from one reconcile to the next, as data. A controller without a
+// decision or a memory uses struct{}.
 type TypedController[K comparable, S, D, M any] struct {
 	Name      string // in logs, and where people ask about a key
 	QueueName string // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int    // keys that are processed at the same time
 	Watches   []TypedWatch[K]
-	// KeyName is how people name a key, in logs and at /debug/explain. Keys of one namespace take turns with those of others. [New]
-	// sets it for keys that are names.
+	// KeyName is how people name a key, in logs and at /debug/explain. Keys of one namespace take turns with those of
+	// others. [New] sets it for keys that are names.
 	KeyName func(K) plan.Key
 	// Explained are the kinds by whose objects people ask for keys, see /debug/explain.
 	Explained []string

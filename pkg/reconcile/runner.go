@@ -47,8 +47,8 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	return r
 }
 
-// NewTyped does the same for a controller whose keys are of any type. What people ask about is answered from its records alone,
-// because a key cannot be told from its name.
+// NewTyped does the same for a controller whose keys are of any type. What people ask about is answered from its
+// records alone, because a key cannot be told from its name.
 func NewTyped[K comparable, S, D, M any](shared Shared, access Access, c TypedController[K, S, D, M]) *TypedRunner[K, S, D, M] {
 	if c.QueueName == "" {
 		c.QueueName = c.Name

@@ -12,23 +12,24 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
-// concurrent use.
+// graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not
+// safe for concurrent use.
 type graph struct {
 	nodes  map[types.UID]*node  // the first of those with the uid
 	owners map[types.UID]*owner // of what somebody refers to, whether it exists or not
-	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a mass deletion,
-	// they are not asked for again.
+	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a
+	// mass deletion, they are not asked for again.
 	missing *lru.Cache
 	// clusterScoped are the kinds that are known to have no namespaces.
 	clusterScoped map[schema.GroupKind]bool
-	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
-	// an owner has no more dependents.
+	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is
+	// not known that an owner has no more dependents.
 	complete bool
-	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
-	// Their objects may be dependents that are not known yet.
+	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for
+	// long enough. Their objects may be dependents that are not known yet.
 	listing sets.Set[schema.GroupVersionResource]
-	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no list.
+	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no
+	// list.
 	cleared sets.Set[*node]
 }
 
@@ -48,7 +49,8 @@ func newGraph() *graph {
 	}
 }
 
-// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
+// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be
+// released.
 func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
 
 // knowsDependents reports whether the dependents of an object are known as far as possible.
@@ -65,8 +67,8 @@ func (k *resourceKind) same(other *resourceKind) bool {
 	return k == other || k.Group == other.Group && k.resource == other.resource
 }
 
-// node is an object that a watch has shown (GC-17). Its uid does not identify it: an aggregated API server may show the objects of
-// another group under their own uids. The resource, the namespace, the name and the uid do.
+// node is an object that a watch has shown (GC-17). Its uid does not identify it: an aggregated API server may show the
+// objects of another group under their own uids. The resource, the namespace, the name and the uid do.
 type node struct {
 	kind            *resourceKind // one for all objects of the resource
 	namespace, name string        // like the uid, they never change
@@ -100,7 +102,8 @@ func (n *node) waiting() bool {
 	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// orphaning reports whether the object waits for its dependents to be orphaned. That wins over foreground deletion (GC-25).
+// orphaning reports whether the object waits for its dependents to be orphaned. That wins over foreground deletion
+// (GC-25).
 func (n *node) orphaning() bool {
 	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerOrphanDependents)
 }
@@ -166,7 +169,8 @@ func (g *graph) has(n *node) bool {
 	return false
 }
 
-// add begins to know an object. If it was missing before, it no longer is: a backup of etcd that is restored brings objects back.
+// add begins to know an object. If it was missing before, it no longer is: a backup of etcd that is restored brings
+// objects back.
 func (g *graph) add(k *resourceKind, o *metav1.PartialObjectMetadata) *node {
 	n := &node{kind: k, namespace: o.Namespace, name: o.Name, uid: o.UID, twin: g.nodes[o.UID]}
 	g.nodes[o.UID] = n
@@ -192,8 +196,8 @@ func (g *graph) drop(n *node) {
 	g.cleared.Delete(n)
 }
 
-// observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor deletion leads to
-// nothing. Versions of one resource can be compared, those of two cannot.
+// observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor
+// deletion leads to nothing. Versions of one resource can be compared, those of two cannot.
 func (g *graph) observe(k *resourceKind, o *metav1.PartialObjectMetadata) (e effects) {
 	n := g.find(k, o)
 	if o.UID == "" || n != nil && older(o.ResourceVersion, n.version) {
@@ -321,8 +325,8 @@ func (g *graph) resolve(n *node, e *effects) {
 	}
 }
 
-// consider queues a node if one of its references may have to go, and what all of them are is known. Of many references, it leaves that to
-// the decision.
+// consider queues a node if one of its references may have to go, and what all of them are is known. Of many
+// references, it leaves that to the decision.
 func (g *graph) consider(n *node, e *effects) {
 	switch {
 	case n.deleting:
@@ -351,9 +355,9 @@ func (g *graph) considerDependents(n *node, e *effects) {
 	}
 }
 
-// forget removes an object that is gone (GC-26). References to it dangle, and nobody has to be asked: those that name this object, for
-// that another one with the uid is gone says nothing about it. If its end is not certain, because a list has not shown it any more, what
-// refers to it is verified.
+// forget removes an object that is gone (GC-26). References to it dangle, and nobody has to be asked: those that name
+// this object, for that another one with the uid is gone says nothing about it. If its end is not certain, because a
+// list has not shown it any more, what refers to it is verified.
 func (g *graph) forget(n *node, certain bool) (e effects) {
 	g.drop(n)
 	for _, ref := range n.owners {

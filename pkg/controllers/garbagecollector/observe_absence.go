@@ -18,8 +18,8 @@ type (
 	absenceObservation = reconcile.Observation[absenceSnapshot, absenceMemory]
 )
 
-// observeAbsence asks the API of a kind what has become of owners that live reads have not found. It changes nothing of what the collector knows, but
-// that the API server itself serves a group.
+// observeAbsence asks the API of a kind what has become of owners that live reads have not found. It changes nothing of
+// what the collector knows, but that the API server itself serves a group.
 func (r *runner) observeAbsence(ctx context.Context, req absenceRequest) (o absenceObservation, err error) {
 	answer, err := r.askAPI(ctx, r.kindOf(req.Key))
 	if ctx.Err() != nil {
@@ -65,8 +65,8 @@ func (r *runner) askAPI(ctx context.Context, kind schema.GroupVersionKind) (apiA
 	return empty, nil
 }
 
-// askRegistration finds out whether a group is aggregated; then the answer is filled. What the API server itself has served once, it serves as
-// long as anybody does: the registration goes with the last custom resource definition.
+// askRegistration finds out whether a group is aggregated; then the answer is filled. What the API server itself has
+// served once, it serves as long as anybody does: the registration goes with the last custom resource definition.
 func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion) (apiAnswer, error) {
 	r.mu.Lock()
 	known := r.term.local.Has(group)

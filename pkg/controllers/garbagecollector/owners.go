@@ -22,9 +22,9 @@ type statement struct {
 	by map[*node]struct{}
 }
 
-// statedOwner is an owner as references state it, for which there is no node: the owner does not exist, or it has not been seen yet, or
-// its kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents, unless
-// the watch of that kind has shown the deletion of that very object.
+// statedOwner is an owner as references state it, for which there is no node: the owner does not exist, or it has not
+// been seen yet, or its kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one
+// live read for all dependents, unless the watch of that kind has shown the deletion of that very object.
 type statedOwner struct {
 	apiVersion, kind string
 	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
@@ -53,7 +53,8 @@ func (g *graph) unblock(n *node, uid types.UID, e *effects) {
 	}
 }
 
-// unlink forgets that n depends on the uid, and with the last dependent all that was known of it, but that it does not exist.
+// unlink forgets that n depends on the uid, and with the last dependent all that was known of it, but that it does not
+// exist.
 func (g *graph) unlink(n *node, uid types.UID) {
 	o := g.owners[uid]
 	if o == nil {
@@ -70,7 +71,8 @@ func (g *graph) unlink(n *node, uid types.UID) {
 	}
 }
 
-// newOwner begins to note who refers to the uid. A resource does not use uids again: what was missing once still is, unless it is seen.
+// newOwner begins to note who refers to the uid. A resource does not use uids again: what was missing once still is,
+// unless it is seen.
 func (g *graph) newOwner(uid types.UID) *owner {
 	o := &owner{dependents: map[*node]struct{}{}}
 	if known, ok := g.missing.Get(uid); ok {
@@ -155,8 +157,8 @@ func (g *graph) statedBy(n *node, ref metav1.OwnerReference) statedOwner {
 	return c
 }
 
-// ownerOf returns the object to which a reference of n refers, nil if none is known. If there were two, the one that does not wait for
-// its dependents counts.
+// ownerOf returns the object to which a reference of n refers, nil if none is known. If there were two, the one that
+// does not wait for its dependents counts.
 func (g *graph) ownerOf(n *node, ref metav1.OwnerReference) (found *node) {
 	for other := range g.twins(ref.UID) {
 		if other.matches(n, ref) && (found == nil || found.waiting()) {
@@ -166,8 +168,8 @@ func (g *graph) ownerOf(n *node, ref metav1.OwnerReference) (found *node) {
 	return found
 }
 
-// matches reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
-// one (GC-54).
+// matches reports whether the node is the owner that the reference of a dependent states. The version of the API may be
+// another one (GC-54).
 func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
 	return ref.UID == n.uid && n.isNamed(ref.APIVersion, ref.Kind, dependent.namespace, ref.Name)
 }

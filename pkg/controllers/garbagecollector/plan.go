@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// attemptLasts is how long a deletion may take to show in the watch, before the object is read live: the deletion may have been
-// refused because of a version that the watch does not show.
+// attemptLasts is how long a deletion may take to show in the watch, before the object is read live: the deletion may
+// have been refused because of a version that the watch does not show.
 const attemptLasts = 5 * time.Second
 
 // attempt is a deletion that was tried.
@@ -59,8 +59,8 @@ func decide(now time.Time, s snapshot) decision {
 	return remove(s.object, propagation(s.object), fmt.Sprintf("deletes it: no owner is left, neither %s", describe(s.object.OwnerReferences)))
 }
 
-// keep removes the references that an object with an owner does not need (GC-36, GC-49). References are removed by uid, so one to the
-// uid of an owner stays, even if the rest of it is wrong.
+// keep removes the references that an object with an owner does not need (GC-36, GC-49). References are removed by uid,
+// so one to the uid of an owner stays, even if the rest of it is wrong.
 func keep(o *metav1.PartialObjectMetadata, existing []metav1.OwnerReference) decision {
 	var kept []metav1.OwnerReference
 	exists := uidsOf(existing, nil)
@@ -76,7 +76,8 @@ func keep(o *metav1.PartialObjectMetadata, existing []metav1.OwnerReference) dec
 	return decision{Plan: plan.Plan{Steps: []plan.Step{withOwners(o, kept, why)}, Why: why}}
 }
 
-// attempted waits for the watch to show what became of a deletion, in which a stale version may have been named (GC-40).
+// attempted waits for the watch to show what became of a deletion, in which a stale version may have been named
+// (GC-40).
 func attempted(now time.Time, last *attempt) decision {
 	d := because("waits until the watch shows what became of its deletion")
 	if d.Requeue = attemptLasts - now.Sub(last.at); d.Requeue <= 0 {
@@ -85,8 +86,8 @@ func attempted(now time.Time, last *attempt) decision {
 	return d
 }
 
-// deleteInForeground deletes an object whose owner waits for it, and that has dependents itself. If one of these waits, too, there
-// may be a cycle: then the object must not block its owners (GC-37).
+// deleteInForeground deletes an object whose owner waits for it, and that has dependents itself. If one of these waits,
+// too, there may be a cycle: then the object must not block its owners (GC-37).
 func deleteInForeground(s snapshot) decision {
 	o := s.object
 	if s.dependentWaiting && slices.ContainsFunc(o.OwnerReferences, blocks) {
@@ -122,8 +123,8 @@ func remove(o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation, 
 	return decision{Plan: plan.Plan{Steps: []plan.Step{step}, Why: why, Requeue: attemptLasts}, deletes: true}
 }
 
-// decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45). While there are many, it
-// looks at some.
+// decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45).
+// While there are many, it looks at some.
 func decideForeground(s snapshot) decision {
 	if len(s.blocking) == 0 {
 		if !s.complete {

@@ -16,7 +16,8 @@ const (
 	emptyFor = time.Hour
 )
 
-// absenceSnapshot is what is known of a kind of owners that live reads have not found, and what its API has just answered.
+// absenceSnapshot is what is known of a kind of owners that live reads have not found, and what its API has just
+// answered.
 type absenceSnapshot struct {
 	Kind       schema.GroupKind
 	Waiting    int  // dependents that are held until there is proof
@@ -43,7 +44,8 @@ const (
 	unregistered                  // nobody serves it
 )
 
-// remember returns what is remembered after another answer. An API that was not asked for long may have had objects meanwhile.
+// remember returns what is remembered after another answer. An API that was not asked for long may have had objects
+// meanwhile.
 func remember(now time.Time, m *absenceMemory, answer apiAnswer) absenceMemory {
 	if m == nil || answer != empty || now.Sub(m.LastAsked) > budgetWindow {
 		return absenceMemory{now, now}
@@ -69,7 +71,8 @@ type absenceDecision struct {
 	Why       string // they are still held
 }
 
-// planAbsence decides whether owners of a kind are believed to be gone. It writes nothing: what is held is decided about again.
+// planAbsence decides whether owners of a kind are believed to be gone. It writes nothing: what is held is decided
+// about again.
 func planAbsence(now time.Time, s absenceSnapshot) (absenceDecision, plan.Plan) {
 	d := decideAbsence(now, s)
 	if d.Verdict != verdictHeld {

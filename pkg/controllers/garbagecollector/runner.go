@@ -51,7 +51,8 @@ type runner struct {
 	health     health
 	rendering  sync.Mutex // held while the graph is written out, which is large
 
-	// mu guards the term. It is taken before the lock of health, and never while a method of a subscription that waits is called.
+	// mu guards the term. It is taken before the lock of health, and never while a method of a subscription that waits
+	// is called.
 	mu   sync.Mutex
 	term *term // nil before the first one
 }
@@ -171,8 +172,9 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	r.complete()
 }
 
-// listed has owners verified, and others released, that waited for a resource to be listed, or for long enough. When the resource has
-// really been listed, what was seen in another version of its kind, and is not in this one, may be gone.
+// listed has owners verified, and others released, that waited for a resource to be listed, or for long enough. When
+// the resource has really been listed, what was seen in another version of its kind, and is not in this one, may be
+// gone.
 func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

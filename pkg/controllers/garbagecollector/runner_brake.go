@@ -15,15 +15,16 @@ import (
 const (
 	// budgetWindow is for how long what was deleted without further proof counts.
 	budgetWindow = 10 * time.Minute
-	// lossLasts is how long after a list has lacked an object of a kind others may still be found to be lacking: they come one after the other.
+	// lossLasts is how long after a list has lacked an object of a kind others may still be found to be lacking: they
+	// come one after the other.
 	lossLasts = time.Second
 	// provedFor is how long a proof is good for.
 	provedFor = 30 * time.Second
 )
 
-// A deletion by name is seen by the watch, and needs no further proof. That a live read has not found an owner is proof enough if the API server
-// itself serves its kind, from its storage. But an aggregated API may have lost its own storage, and then it finds nothing: it is believed only
-// if it has other objects.
+// A deletion by name is seen by the watch, and needs no further proof. That a live read has not found an owner is proof
+// enough if the API server itself serves its kind, from its storage. But an aggregated API may have lost its own
+// storage, and then it finds nothing: it is believed only if it has other objects.
 
 // absentOwners is what is known of a kind of owners that live reads have not found.
 type absentOwners struct {
@@ -73,7 +74,8 @@ func (t *term) absentOwnersOf(kind schema.GroupKind) *absentOwners {
 	return a
 }
 
-// missingKinds are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in the API server's own storage.
+// missingKinds are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in
+// the API server's own storage.
 func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
 	found := sets.New[schema.GroupKind]()
 	for _, ref := range n.owners {
@@ -92,8 +94,8 @@ func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
 // lose notes that a list has lacked an owner. What was proved before says nothing about that.
 func (a *absentOwners) lose(now time.Time) { a.lastLost, a.provedUntil = now, time.Time{} }
 
-// hold holds a dependent if the budget is exceeded or the previous leader has held it, and has proof looked for. It returns why the dependent is held,
-// if it is, and when it is to be decided about again if nothing else leads to that.
+// hold holds a dependent if the budget is exceeded or the previous leader has held it, and has proof looked for. It
+// returns why the dependent is held, if it is, and when it is to be decided about again if nothing else leads to that.
 func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
 	a := t.absentOwnersOf(kind.GroupKind())
 	a.kind = kind
@@ -112,8 +114,8 @@ func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why s
 	return a.reason, 0
 }
 
-// inherits reports whether the previous leader has held dependents of a kind, and notes that as the reason. Those that are left may be few now, which
-// proves nothing.
+// inherits reports whether the previous leader has held dependents of a kind, and notes that as the reason. Those that
+// are left may be few now, which proves nothing.
 func (t *term) inherits(now time.Time, a *absentOwners) bool {
 	since, ok := t.brake.Inherited(now, held(a.kind.GroupKind()))
 	if !ok || a.settled {
@@ -124,8 +126,8 @@ func (t *term) inherits(now time.Time, a *absentOwners) bool {
 	return true
 }
 
-// countAndCompare counts n among the dependents that were deleted without further proof, unless those whose owners have not been found are out of the
-// ordinary, among all that have owners of the kind: then it returns true.
+// countAndCompare counts n among the dependents that were deleted without further proof, unless those whose owners have
+// not been found are out of the ordinary, among all that have owners of the kind: then it returns true.
 func (t *term) countAndCompare(now time.Time, n *node, a *absentOwners) bool {
 	if now.Sub(a.deletedSince) > budgetWindow {
 		a.deleted, a.deletedSince = sets.New[*node](), now
@@ -142,8 +144,8 @@ func (t *term) countAndCompare(now time.Time, n *node, a *absentOwners) bool {
 	return false
 }
 
-// countDependents counts the dependents of a kind of owners, and those of them whose owners are not known to exist, or to have been deleted.
-// What deleted has counts as well, whether it is still there or not.
+// countDependents counts the dependents of a kind of owners, and those of them whose owners are not known to exist, or
+// to have been deleted. What deleted has counts as well, whether it is still there or not.
 func (g *graph) countDependents(kind schema.GroupKind, deleted sets.Set[*node]) (ownerless, all int) {
 	ownerless, all = len(deleted), len(deleted)
 	for uid, o := range g.owners {
@@ -244,7 +246,8 @@ func (t *term) letGo(a *absentOwners, cause brake.Cause) {
 	t.brake.Release(held(a.kind.GroupKind()), cause)
 }
 
-// readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered before the API was well.
+// readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered
+// before the API was well.
 func (t *term) readAgain(kind schema.GroupKind) {
 	for _, o := range t.graph.owners {
 		for c, s := range o.stated {

@@ -117,7 +117,8 @@ func (p *pool) status() reconcile.Status {
 	return s
 }
 
-// key names what an item is about: an object, or an owner that is looked for. Of an object nothing is read that may change.
+// key names what an item is about: an object, or an owner that is looked for. Of an object nothing is read that may
+// change.
 func (i item) key() plan.Key {
 	if i.node != nil {
 		return plan.Key{Namespace: i.node.namespace, Name: i.node.name}
@@ -125,8 +126,8 @@ func (i item) key() plan.Key {
 	return plan.Key{Namespace: i.statedOwner.namespace, Name: i.statedOwner.name}
 }
 
-// owner returns the owner whose dependents take turns with those of others: the first that an object has, or the one that is looked for. It is
-// called under the lock of the graph.
+// owner returns the owner whose dependents take turns with those of others: the first that an object has, or the one
+// that is looked for. It is called under the lock of the graph.
 func (i item) owner() types.UID {
 	if i.node == nil {
 		return i.statedOwner.uid

@@ -41,7 +41,8 @@ func (k *kindReads) end() (next item, waits bool) {
 	return next, waits
 }
 
-// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its kind.
+// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its
+// kind.
 func (r *runner) beginRead(i item) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace alone. Lists that
-	// can be had nearly always come sooner.
+	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace
+	// alone. Lists that can be had nearly always come sooner.
 	askAfter = 500 * time.Millisecond
-	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being listed.
+	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being
+	// listed.
 	askAgain = 3 * time.Second
 	// mostAsked bounds how many kinds a namespace is listed for. While there are more, they are just being listed.
 	mostAsked = 10
@@ -24,8 +25,8 @@ const (
 	vanishes = 2
 )
 
-// askLater has the server asked whether an object has dependents of kinds that are being listed, which may take long, or fail for good. What
-// has no namespace can have dependents anywhere; it waits for the lists.
+// askLater has the server asked whether an object has dependents of kinds that are being listed, which may take long,
+// or fail for good. What has no namespace can have dependents anywhere; it waits for the lists.
 func (t *term) askLater(n *node, d decision) {
 	if !d.ask || n.namespace == "" {
 		return
@@ -37,8 +38,9 @@ func (t *term) askLater(n *node, d decision) {
 	t.asking[n.namespace].Insert(n)
 }
 
-// processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which none of what it finds
-// depends. A list of all namespaces fails if one object in any of them cannot be converted or decoded.
+// processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which
+// none of what it finds depends. A list of all namespaces fails if one object in any of them cannot be converted or
+// decoded.
 func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, error) {
 	namespace := i.statedOwner.namespace
 	r.mu.Lock()
@@ -129,10 +131,10 @@ func (r *runner) ownersIn(ctx context.Context, namespace string, resources []sch
 	return owners, failed
 }
 
-// forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are looked up live, and
-// nothing waits for dependents of them. That proves nothing of the objects. Dependents that are about to be orphaned are kept in mind: if the
-// API is back, they must not be taken for garbage. It returns the resources of which nothing is known any more. No resource is added
-// or left meanwhile.
+// forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are
+// looked up live, and nothing waits for dependents of them. That proves nothing of the objects. Dependents that are
+// about to be orphaned are kept in mind: if the API is back, they must not be taken for garbage. It returns the
+// resources of which nothing is known any more. No resource is added or left meanwhile.
 func (t *term) forgetVanished(err error) (vanished []schema.GroupVersionResource) {
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
@@ -160,7 +162,8 @@ func (t *term) forgetVanished(err error) (vanished []schema.GroupVersionResource
 	return vanished
 }
 
-// forgetAll forgets what was seen of a resource, unless it is watched in another version, and reports whether nothing is left.
+// forgetAll forgets what was seen of a resource, unless it is watched in another version, and reports whether nothing
+// is left.
 func (t *term) forgetAll(k *resourceKind) (all bool) {
 	for resource := range t.watched {
 		if t.kinds[resource].same(k) {

@@ -77,8 +77,8 @@ func (t *term) explainDependents(c statedOwner, state ownerState, err error) {
 	}
 }
 
-// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that is not just for a
-// moment (GC-69).
+// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that
+// is not just for a moment (GC-69).
 func (t *term) warn(i item, state ownerState, err error) {
 	switch {
 	case err == nil && state != unresolvable, t.graph.owners[i.statedOwner.uid] == nil:
@@ -151,7 +151,8 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 	return found, nil
 }
 
-// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
+// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30,
+// GC-40).
 func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
 	k := n.kind

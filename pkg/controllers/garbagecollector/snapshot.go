@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// snapshot is what one decision about an object goes by: a copy of what the graph knows of the object, its owners and its dependents.
-// What the lists of references and finalizers hold belongs to the graph, which replaces such a list and never changes it.
+// snapshot is what one decision about an object goes by: a copy of what the graph knows of the object, its owners and
+// its dependents. What the lists of references and finalizers hold belongs to the graph, which replaces such a list and
+// never changes it.
 type snapshot struct {
 	object    *metav1.PartialObjectMetadata // as a watch has shown it
 	deleting  bool
@@ -101,12 +102,12 @@ func (g *graph) dependentsWait(n *node) (some, waiting bool) {
 	return some, false
 }
 
-// mostBlocking is how many dependents are looked at that block an object. Each of them is queued when the object begins to wait, and again
-// when its own deletion fails.
+// mostBlocking is how many dependents are looked at that block an object. Each of them is queued when the object begins
+// to wait, and again when its own deletion fails.
 const mostBlocking = 100
 
-// someBlocking returns some of the dependents that block the deletion of an object that waits for them, none if none does, and how many
-// there are about.
+// someBlocking returns some of the dependents that block the deletion of an object that waits for them, none if none
+// does, and how many there are about.
 func (g *graph) someBlocking(n *node) (some []dependent, all int) {
 	o := g.owners[n.uid]
 	if o == nil {
@@ -130,8 +131,8 @@ func (g *graph) someBlocking(n *node) (some []dependent, all int) {
 	return some, all
 }
 
-// orphansOf are the dependents of an object whose references to it can be taken off. As references are removed by uid, they cannot if
-// another owner has the uid.
+// orphansOf are the dependents of an object whose references to it can be taken off. As references are removed by uid,
+// they cannot if another owner has the uid.
 func (g *graph) orphansOf(n *node) (all []*metav1.PartialObjectMetadata) {
 	for d := range g.dependentsOf(n) {
 		if d != n && g.twinOf(d, n) == nil {

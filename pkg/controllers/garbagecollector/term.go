@@ -19,8 +19,8 @@ const (
 	reviewMany = 100 * time.Millisecond
 )
 
-// term is what the collector knows while the process leads: the graph, what discovery has found, who waits for what. None of its methods asks the
-// server. It is not safe for concurrent use: the runner has a lock around it.
+// term is what the collector knows while the process leads: the graph, what discovery has found, who waits for what.
+// None of its methods asks the server. It is not safe for concurrent use: the runner has a lock around it.
 type term struct {
 	graph  *graph
 	kinds  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
@@ -48,8 +48,8 @@ type term struct {
 	health  *health
 }
 
-// queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned, owners to be verified, and
-// namespaces to be listed for dependents.
+// queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned,
+// owners to be verified, and namespaces to be listed for dependents.
 type queues struct{ remove, orphan, verify, ask *pool }
 
 // newTerm returns a term in which nothing is known yet.
@@ -99,8 +99,8 @@ func (t *term) follow(e effects) {
 	}
 }
 
-// reviewAfter returns how long a decision about an object waits that costs more than a moment. Thousands of its owners, or of the dependents for
-// which it waits, may go one after the other.
+// reviewAfter returns how long a decision about an object waits that costs more than a moment. Thousands of its owners,
+// or of the dependents for which it waits, may go one after the other.
 func (t *term) reviewAfter(n *node) time.Duration {
 	if n.byUID != nil {
 		return time.Duration(len(n.owners)) * reviewEach
