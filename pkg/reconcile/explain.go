@@ -21,7 +21,10 @@ func (r *TypedRunner[K, S, D, M]) Records() []*explain.Records {
 
 // request is what Observe gets for a key of which so much is remembered.
 func (r *TypedRunner[K, S, D, M]) request(key K, now time.Time, of keystate.Observed[M, Change]) TypedRequest[K, M] {
-	return TypedRequest[K, M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure}
+	return TypedRequest[K, M]{
+		Key: key, Now: now, Reader: r.reader,
+		Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure,
+	}
 }
 
 // detail observes a key and plans for it. It writes nothing, and does not read what the plan asks for. It runs beside a

@@ -35,7 +35,9 @@ func ask[K comparable](ctx context.Context, p *previousLeader, shared Shared, wa
 
 // serverVersions reads live how far the watched resources are: whoever has seen that version of one has seen all that was
 // written before.
-func serverVersions[K comparable](ctx context.Context, shared Shared, watches []TypedWatch[K]) (map[schema.GroupVersionKind]string, error) {
+func serverVersions[K comparable](
+	ctx context.Context, shared Shared, watches []TypedWatch[K],
+) (map[schema.GroupVersionKind]string, error) {
 	versions := map[schema.GroupVersionKind]string{}
 	for _, w := range watches {
 		if w.missing() {

@@ -49,7 +49,9 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 
 // NewTyped does the same for a controller whose keys are of any type. What people ask about is answered from its
 // records alone, because a key cannot be told from its name.
-func NewTyped[K comparable, S, D, M any](shared Shared, access Access, c TypedController[K, S, D, M]) *TypedRunner[K, S, D, M] {
+func NewTyped[K comparable, S, D, M any](
+	shared Shared, access Access, c TypedController[K, S, D, M],
+) *TypedRunner[K, S, D, M] {
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
@@ -150,6 +152,8 @@ func (r *TypedRunner[K, S, D, M]) enqueueAfter(key K, d time.Duration) {
 }
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
-func (r *TypedRunner[K, S, D, M]) debounce(s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
+func (r *TypedRunner[K, S, D, M]) debounce(
+	s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration,
+) time.Duration {
 	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Snapshot)
 }

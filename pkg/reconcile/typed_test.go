@@ -30,7 +30,8 @@ func TestKeysOfAnyType(t *testing.T) {
 		var mu sync.Mutex
 		var seen []types.UID
 		memories := map[types.UID]int{}
-		r := NewTyped(Shared{Tracker: freshness.NewTracker()}, Access{Client: clienttest.NewServer()}, TypedController[incarnation, types.UID, struct{}, int]{
+		shared, access := Shared{Tracker: freshness.NewTracker()}, Access{Client: clienttest.NewServer()}
+		r := NewTyped(shared, access, TypedController[incarnation, types.UID, struct{}, int]{
 			Name: "incarnations", Workers: 2, SkipVerification: true,
 			KeyName: func(k incarnation) plan.Key { return k.name },
 			Source:  Keys(older, newer, stuck, older),

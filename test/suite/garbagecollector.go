@@ -221,15 +221,15 @@ var garbageCollectorMutants = []Mutant{
 	},
 	{
 		Name: "what a group had that vanishes from discovery is taken for deleted",
-		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.watched = wanted\n", `
-	for resource := range r.watched.Difference(wanted) {
-		for n := range r.graph.all() {
-			if n.kind == r.kinds[resource] {
-				r.follow(r.graph.forget(n, true))
+		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.term.watched = wanted\n", `
+	for resource := range r.term.watched.Difference(wanted) {
+		for n := range r.term.graph.all() {
+			if n.kind == r.term.kinds[resource] {
+				r.term.follow(r.term.graph.forget(n, true))
 			}
 		}
 	}
-	r.watched = wanted
+	r.term.watched = wanted
 `}},
 		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=35s",
 		Oracle: "S16",

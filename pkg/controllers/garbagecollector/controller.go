@@ -38,28 +38,31 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	r := &runner{
-		client: clients.Client(), shared: c.Shared, access: c.Access, mapper: c.Shared.Mapper, events: c.Access.Events, records: explain.NewRecords(nil), hooks: c.Access.Hooks,
-		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
-		brake: c.Brake,
+		client: clients.Client(), shared: c.Shared, access: c.Access, mapper: c.Shared.Mapper, hooks: c.Access.Hooks,
+		events: c.Access.Events, records: explain.NewRecords(nil), brake: c.Brake, metadata: c.Metadata,
+		resources: c.Clients.Mapper().PreferredResources, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
 	r.executor = executor.New(executor.Config{
-		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method, Events: c.Access.Events,
-		Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
+		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
+		Events: c.Access.Events, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
 	r.access.Client = r.client
 	c.RegisterMetrics(r.syncErrors)
 	return r, nil
 }
 
+// absences is the controller of what is not found: its keys are kinds of owners.
+type absences = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
+
 // newProofs returns what looks for proof, for one term, that owners of a kind are gone.
 func (r *runner) newProofs() reconcile.Part {
-	return reconcile.NewTyped(r.shared, r.access, reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]{
+	return reconcile.NewTyped(r.shared, r.access, absences{
 		Name:             "garbage_collector_prove_absence",
 		Workers:          r.workers,
 		KeyName:          func(kind schema.GroupKind) plan.Key { return plan.Key{Name: kind.String()} },
 		Observe:          r.observeAbsence,
 		Plan:             planAbsence,
-		Remember:         reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // what the API has answered
+		Remember:         reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
 		Planned:          r.noteAbsence,
 		Source:           r.proveBy,
 		SkipVerification: true, // it has no caches

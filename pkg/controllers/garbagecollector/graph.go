@@ -45,7 +45,8 @@ const (
 func newGraph() *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
-		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](), cleared: sets.New[*node](),
+		missing: lru.New(rememberedMissing), cleared: sets.New[*node](),
+		listing: sets.New[schema.GroupVersionResource](),
 	}
 }
 
@@ -111,7 +112,8 @@ func (n *node) orphaning() bool {
 // object returns what is known of the object. Its lists belong to the graph.
 func (n *node) object() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version, OwnerReferences: n.owners, Finalizers: n.finalizers,
+		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version,
+		OwnerReferences: n.owners, Finalizers: n.finalizers,
 	}}
 	o.SetGroupVersionKind(n.kind.GroupVersionKind)
 	return o
@@ -314,7 +316,9 @@ func (g *graph) resolve(n *node, e *effects) {
 	if o == nil {
 		return
 	}
-	maps.DeleteFunc(o.stated, func(c statedOwner, _ *statement) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
+	maps.DeleteFunc(o.stated, func(c statedOwner, _ *statement) bool {
+		return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name)
+	})
 	for d := range o.dependents {
 		for ref := range d.refsTo(n.uid) {
 			g.checkReference(d, ref, true, e)

@@ -74,7 +74,8 @@ func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion)
 	if known {
 		return believed, nil
 	}
-	answer, err := r.client.GetRaw(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+group.Version+"."+group.Group, nil)
+	path := "/apis/apiregistration.k8s.io/v1/apiservices/" + group.Version + "." + group.Group
+	answer, err := r.client.GetRaw(ctx, path, nil)
 	var registration struct {
 		Spec   struct{ Service *struct{} }
 		Status struct {
@@ -84,7 +85,7 @@ func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion)
 	switch {
 	case client.IsAbsent(err):
 		return unregistered, nil
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // a server that does not aggregate, or a role that hides it
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // a server without aggregation, or a role that hides it
 		return believed, nil
 	case err != nil:
 		return unwell, fmt.Errorf("ask who serves %s: %w", group, err)

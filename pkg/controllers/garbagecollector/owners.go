@@ -11,7 +11,7 @@ import (
 // owner is what is known of a uid that is referred to.
 type owner struct {
 	dependents map[*node]struct{}
-	blocking   map[*node]struct{}         // dependents with a blocking reference to the uid; nil until an owner waits for them
+	blocking   map[*node]struct{}         // dependents that block an owner with the uid; nil until one waits
 	refs       []metav1.OwnerReference    // those of the latest dependent that names it first, for others to share
 	stated     map[statedOwner]*statement // owners that references to the uid state, and that no node is
 }
@@ -27,7 +27,7 @@ type statement struct {
 // live read for all dependents, unless the watch of that kind has shown the deletion of that very object.
 type statedOwner struct {
 	apiVersion, kind string
-	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
+	namespace, name  string // the namespace is that of the dependents; none for a cluster-scoped kind
 	uid              types.UID
 }
 
@@ -38,7 +38,7 @@ const (
 	absent                         // a watch has shown its deletion: references to it dangle (GC-26)
 	notFound                       // a live read has not found it: they dangle, too (GC-33)
 	present                        // the server has it, but no watch has shown it yet (GC-20)
-	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
+	unresolvable                   // its kind is unknown (GC-34), or has namespaces, and the dependent none (GC-35)
 )
 
 // unblock queues an owner that waits for its dependents, because n does not block it any more (GC-24, GC-26).
@@ -65,7 +65,9 @@ func (g *graph) unlink(n *node, uid types.UID) {
 		return
 	}
 	delete(g.owners, uid)
-	maps.DeleteFunc(o.stated, func(_ statedOwner, s *statement) bool { return s.ownerState != absent && s.ownerState != notFound })
+	maps.DeleteFunc(o.stated, func(_ statedOwner, s *statement) bool {
+		return s.ownerState != absent && s.ownerState != notFound
+	})
 	if len(o.stated) > 0 && len(o.stated) <= mostStatedMissing {
 		g.missing.Add(uid, o.stated)
 	}
@@ -129,7 +131,8 @@ func (g *graph) unstate(n *node, ref metav1.OwnerReference) {
 // isForeign reports whether the owner that a reference names is in another namespace.
 func (g *graph) isForeign(n *node, ref metav1.OwnerReference) bool {
 	for found := range g.twins(ref.UID) {
-		if found.namespace != "" && found.namespace != n.namespace && found.isNamed(ref.APIVersion, ref.Kind, found.namespace, ref.Name) {
+		foreign := found.namespace != "" && found.namespace != n.namespace
+		if foreign && found.isNamed(ref.APIVersion, ref.Kind, found.namespace, ref.Name) {
 			return true
 		}
 	}
@@ -176,7 +179,8 @@ func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
 
 // isNamed reports whether a kind and a name, in a namespace, mean the node.
 func (n *node) isNamed(apiVersion, kind, namespace, name string) bool {
-	return name == n.name && (n.namespace == "" || n.namespace == namespace) && schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == n.kind.GroupKind()
+	return name == n.name && (n.namespace == "" || n.namespace == namespace) &&
+		schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == n.kind.GroupKind()
 }
 
 // verified notes what a live read has said of an owner, and queues the dependents that state it (GC-20, GC-22).

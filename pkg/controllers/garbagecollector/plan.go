@@ -42,7 +42,8 @@ func decide(now time.Time, s snapshot) decision {
 	}
 	switch by := s.owners; {
 	case len(by[ownerUnresolvable]) > 0:
-		return because("stays: the owner %s cannot be looked up, because its kind is unknown, or has namespaces while the object has none", describe(by[ownerUnresolvable]))
+		return because("stays: the owner %s cannot be looked up, because its kind is unknown, "+
+			"or has namespaces while the object has none", describe(by[ownerUnresolvable]))
 	case len(by[unknown]) > 0:
 		return because("waits until it is known whether the owner %s exists", describe(by[unknown]))
 	case len(by[ownerAbsent])+len(by[ownerWaits]) == 0:
@@ -56,7 +57,8 @@ func decide(now time.Time, s snapshot) decision {
 	case len(by[ownerWaits]) > 0 && s.dependents:
 		return deleteInForeground(s)
 	}
-	return remove(s.object, propagation(s.object), fmt.Sprintf("deletes it: no owner is left, neither %s", describe(s.object.OwnerReferences)))
+	why := "deletes it: no owner is left, neither " + describe(s.object.OwnerReferences)
+	return remove(s.object, propagation(s.object), why)
 }
 
 // keep removes the references that an object with an owner does not need (GC-36, GC-49). References are removed by uid,
@@ -101,7 +103,8 @@ func deleteInForeground(s snapshot) decision {
 		why := "its dependents and its owners may wait for one another; blocks its owners no longer"
 		return decision{Plan: plan.Plan{Steps: []plan.Step{withOwners(o, unblocked, why)}, Why: why}}
 	}
-	return remove(o, metav1.DeletePropagationForeground, fmt.Sprintf("deletes it with its dependents: the owner %s waits for that", describe(o.OwnerReferences)))
+	why := fmt.Sprintf("deletes it with its dependents: the owner %s waits for that", describe(o.OwnerReferences))
+	return remove(o, metav1.DeletePropagationForeground, why)
 }
 
 // propagation is the policy that the finalizers of an object ask for (GC-38).
@@ -130,7 +133,8 @@ func decideForeground(s snapshot) decision {
 		if !s.complete {
 			return unlisted()
 		}
-		return released(s.object, metav1.FinalizerDeleteDependents, "none of its dependents blocks its deletion any more")
+		why := "none of its dependents blocks its deletion any more"
+		return released(s.object, metav1.FinalizerDeleteDependents, why)
 	}
 	d := because("waits for %d dependents that block its deletion: %s", s.allBlocking, some(s.blocking))
 	for _, b := range s.blocking {
@@ -152,7 +156,9 @@ func decideOrphan(s snapshot) decision {
 	d := released(s.object, metav1.FinalizerOrphanDependents, "its dependents are orphaned")
 	var drops plan.Each
 	for _, o := range s.orphans {
-		left := slices.DeleteFunc(slices.Clone(o.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == s.object.UID })
+		left := slices.DeleteFunc(slices.Clone(o.OwnerReferences), func(ref metav1.OwnerReference) bool {
+			return ref.UID == s.object.UID
+		})
 		drops.Sequences = append(drops.Sequences, []plan.Step{withOwners(o, left, "its owner is deleted without it")})
 	}
 	if len(drops.Sequences) > 0 {
@@ -165,7 +171,8 @@ func decideOrphan(s snapshot) decision {
 func released(o *metav1.PartialObjectMetadata, finalizer, why string) decision {
 	after := *o
 	after.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == finalizer })
-	return decision{Plan: plan.Plan{Steps: []plan.Step{plan.Change{Old: o, New: &after, Unowned: true, Why: why}}, Why: why}}
+	step := plan.Change{Old: o, New: &after, Unowned: true, Why: why}
+	return decision{Plan: plan.Plan{Steps: []plan.Step{step}, Why: why}}
 }
 
 func withOwners(o *metav1.PartialObjectMetadata, owners []metav1.OwnerReference, why string) plan.Step {

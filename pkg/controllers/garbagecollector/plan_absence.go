@@ -97,8 +97,8 @@ func decideAbsence(now time.Time, s absenceSnapshot) absenceDecision {
 		return absenceDecision{ReadAgain: true, Why: "the API group is registered no longer"}
 	case s.Answer == empty:
 		until := s.EmptySince.Add(emptyFor).UTC().Format(time.RFC3339)
-		return absenceDecision{Why: "its API server is not Kubernetes' own and has no object at all, not even in a list; " +
-			"this is believed at " + until + " if nothing changes"}
+		return absenceDecision{Why: "its API server is not Kubernetes' own and has no object at all, " +
+			"not even in a list; this is believed at " + until + " if nothing changes"}
 	}
 	return absenceDecision{Why: s.Unwell}
 }

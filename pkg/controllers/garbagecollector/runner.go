@@ -65,7 +65,9 @@ type item struct {
 
 // Run implements manager.Runner.
 func (r *runner) Run(ctx context.Context) error {
-	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Name: "garbage_collector_graph_changes"}) // GC-2: always empty
+	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{ // GC-2: always empty
+		Name: "garbage_collector_graph_changes",
+	})
 	defer changes.ShutDown()
 	r.begin()
 	defer r.records.Clear()
@@ -145,7 +147,8 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	added := wanted.Difference(r.term.watched)
 	r.term.watched = wanted
 	vanished := r.term.forgetVanished(err)
-	r.term.doneListing(r.term.graph.listing.Difference(added).UnsortedList()...) // found, but watched in another version
+	otherwise := r.term.graph.listing.Difference(added) // found, but watched in another version
+	r.term.doneListing(otherwise.UnsortedList()...)
 	r.mu.Unlock()
 	for _, resource := range vanished {
 		sub.Forget(resource) // takes locks under which handlers are called
@@ -167,7 +170,8 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	unsynced := slices.DeleteFunc(sub.Resources(), sub.Synced)
 	if len(unsynced) > 0 && ctx.Err() == nil {
 		r.syncErrors.Inc()
-		klog.FromContext(ctx).Info("Some resources could not be listed in time, goes on without them", "resources", unsynced)
+		klog.FromContext(ctx).Info("Some resources could not be listed in time, goes on without them",
+			"resources", unsynced)
 	}
 	r.complete()
 }
@@ -312,7 +316,8 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 		if did = writing.Apply(d.Steps); writing.LeftOut() > 0 && did.Err == nil {
 			did.Err = errUndone
 		}
-		if i := (item{node: n}); did.Err != nil && max(r.term.remove.failuresOf(i), r.term.orphan.failuresOf(i)) >= lasting {
+		i := item{node: n}
+		if did.Err != nil && max(r.term.remove.failuresOf(i), r.term.orphan.failuresOf(i)) >= lasting {
 			writing.TellFailure(did)
 		}
 	}
@@ -325,7 +330,9 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 
 // Handlers returns what is served of the graph, by path (GC-57).
 func (r *runner) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph)}
+	return map[string]http.Handler{
+		"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph),
+	}
 }
 
 // drawn copies the graph, or the surroundings of some objects.

@@ -36,7 +36,7 @@ type absentOwners struct {
 	deleted      sets.Set[*node]         // dependents that were deleted without further proof
 	deletedSince time.Time               // when the first of these was
 	provedUntil  time.Time               // until then, owners that are not found are believed to be gone
-	settled      bool                    // that was proved in this term, so that what the previous leader has held counts no longer
+	settled      bool                    // proved in this term: what the previous leader has held counts no longer
 }
 
 // releaseHeld has the brake hold nothing any more.
@@ -121,7 +121,8 @@ func (t *term) inherits(now time.Time, a *absentOwners) bool {
 	if !ok || a.settled {
 		return false
 	}
-	a.reason = fmt.Sprintf("its owner has not been found, and the previous leader has held the dependents of %s since %s, so that proof is looked for",
+	a.reason = fmt.Sprintf("its owner has not been found, and the previous leader has held the dependents of %s "+
+		"since %s, so that proof is looked for",
 		a.kind.GroupKind(), since.UTC().Format(time.RFC3339))
 	return true
 }
@@ -135,7 +136,8 @@ func (t *term) countAndCompare(now time.Time, n *node, a *absentOwners) bool {
 	if a.uncounted--; a.uncounted < 0 {
 		ownerless, all := t.graph.countDependents(a.kind.GroupKind(), a.deleted)
 		if t.brake.Trips(ownerless, all) {
-			a.reason = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, so that proof is looked for", ownerless, all, a.kind.GroupKind())
+			a.reason = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, "+
+				"so that proof is looked for", ownerless, all, a.kind.GroupKind())
 			return true
 		}
 		a.uncounted = all / 100
@@ -186,8 +188,8 @@ func (t *term) waiting(kind schema.GroupKind) (n int) {
 
 // lacksOwner reports whether an object is there, and an owner of the kind has not been found.
 func (t *term) lacksOwner(n *node, kind schema.GroupKind) bool {
-	return t.graph.has(n) && !n.deleting &&
-		slices.ContainsFunc(t.graph.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind })
+	of := func(missing schema.GroupVersionKind) bool { return missing.GroupKind() == kind }
+	return t.graph.has(n) && !n.deleting && slices.ContainsFunc(t.graph.missingKinds(n), of)
 }
 
 // noteAbsence has what was held go if that was decided. Otherwise people are told why it is held.
@@ -213,7 +215,8 @@ func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) 
 		t.believe(a, now, brake.ByTime)
 	default:
 		a.reason = "its owner has not been found, and it is not proved that it is gone: " + d.Why
-		t.brake.Hold(now, held(s.Kind), fmt.Sprintf("the owners of %d have not been found, and it is not proved that they are gone: %s", s.Waiting, d.Why))
+		t.brake.Hold(now, held(s.Kind), fmt.Sprintf("the owners of %d have not been found, "+
+			"and it is not proved that they are gone: %s", s.Waiting, d.Why))
 	}
 }
 

@@ -85,7 +85,8 @@ func log(ctx context.Context, name string, i item, err error, failures int) {
 	if failures != lasting || executor.Silent(err) {
 		return
 	}
-	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
+	klog.FromContext(ctx).Info("Garbage collection fails, will retry",
+		"queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
 }
 
 // safely has a panic end at its item.
@@ -109,7 +110,8 @@ func (p *pool) status() reconcile.Status {
 	p.mu.Unlock()
 	a := p.Activity()
 	s := reconcile.Status{
-		Name: p.name, Running: a.Running, Stuck: a.Stuck, Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Failing: failing,
+		Name: p.name, Running: a.Running, Stuck: a.Stuck, Queued: a.Queued, Idle: a.Idle,
+		LongestWait: a.LongestWait, Failing: failing,
 	}
 	if a.Stuck > 0 {
 		s.Key = a.Key.key()

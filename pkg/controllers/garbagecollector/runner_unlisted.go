@@ -45,10 +45,11 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 	namespace := i.statedOwner.namespace
 	r.mu.Lock()
 	asking, listed := r.term.asking[namespace], r.term.graph.listing.Clone()
-	r.term.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that the lists do not show
+	r.term.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that no list shows
 	var resources []schema.GroupVersionResource
 	for resource := range listed {
-		if k := r.term.kinds[resource]; k != nil && !r.term.graph.clusterScoped[k.GroupKind()] { // what has no namespace cannot depend on what has one (GC-35)
+		// What has no namespace cannot depend on what has one (GC-35).
+		if k := r.term.kinds[resource]; k != nil && !r.term.graph.clusterScoped[k.GroupKind()] {
 			resources = append(resources, resource)
 		}
 	}
@@ -73,7 +74,9 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 }
 
 // goOn has those objects go on that are no owners, if that is known, and asks again for the others.
-func (t *term) goOn(namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool) (again time.Duration) {
+func (t *term) goOn(
+	namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool,
+) (again time.Duration) {
 	for n := range asking {
 		switch {
 		case !t.graph.has(n), t.graph.settled():
@@ -103,7 +106,9 @@ func (t *term) goOn(namespace string, asking sets.Set[*node], owners sets.Set[ty
 }
 
 // ownersIn returns the uids to which objects of the resources in a namespace refer as owners.
-func (r *runner) ownersIn(ctx context.Context, namespace string, resources []schema.GroupVersionResource) (sets.Set[types.UID], error) {
+func (r *runner) ownersIn(
+	ctx context.Context, namespace string, resources []schema.GroupVersionResource,
+) (sets.Set[types.UID], error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var all sync.WaitGroup

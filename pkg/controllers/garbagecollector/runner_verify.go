@@ -100,7 +100,8 @@ func (t *term) warn(i item, state ownerState, err error) {
 			t.warned[i.statedOwner].Insert(d)
 			t.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
 				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
-				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name, i.statedOwner.uid, err)
+				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name,
+				i.statedOwner.uid, err)
 		}
 	}
 }
@@ -122,7 +123,8 @@ func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
 	case err != nil:
 		return unverified, err
 	case m.Namespaced && c.namespace == "":
-		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found", "kind", c.kind, "name", c.name, "uid", c.uid)
+		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found",
+			"kind", c.kind, "name", c.name, "uid", c.uid)
 		return unresolvable, nil
 	}
 	key := plan.Key{Namespace: c.namespace, Name: c.name}

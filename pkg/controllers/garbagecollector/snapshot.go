@@ -19,16 +19,17 @@ type snapshot struct {
 	attempt   *attempt
 
 	owners   [referenceStates][]metav1.OwnerReference // its references, by what is known of the owners
-	listed   bool                                     // the objects of all kinds have been listed, or none of those missing depends on it (GC-15)
+	listed   bool                                     // all kinds have been, or no other depends on it (GC-15)
 	complete bool                                     // its dependents are known as far as possible
 
 	dependents       bool // it has some; told if an owner waits for it
 	dependentWaiting bool // one of them waits for its own dependents; likewise
 
-	blocking    []dependent // some of the dependents that block its deletion, none if none does; told if it waits for them
+	blocking    []dependent // some of those that block its deletion, none if none does; told if it waits for them
 	allBlocking int         // about how many there are
 
-	orphans []*metav1.PartialObjectMetadata // dependents whose references to it can be taken off; told if it waits for that
+	// orphans are the dependents whose references to it can be taken off; told if it waits for that.
+	orphans []*metav1.PartialObjectMetadata
 }
 
 // dependent is a dependent that blocks the deletion of its owner.
@@ -126,7 +127,9 @@ func (g *graph) someBlocking(n *node) (some []dependent, all int) {
 		}
 	}
 	slices.SortFunc(some, func(a, b dependent) int {
-		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+		return cmp.Or(
+			strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name),
+		)
 	})
 	return some, all
 }

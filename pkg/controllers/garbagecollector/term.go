@@ -31,10 +31,11 @@ type term struct {
 
 	awaiting map[schema.GroupKind][]statedOwner     // to be verified when the kind has been listed
 	reads    map[schema.GroupVersionKind]*kindReads // live reads of owners, by their kind
-	asking   map[string]sets.Set[*node]             // what waits to learn whether it has dependents of kinds that are being listed, by namespace
-	warned   map[statedOwner]sets.Set[*node]        // which dependents have an event that says that the owner cannot be looked up
+	// asking waits to learn whether it has dependents of kinds that are being listed, by namespace.
+	asking map[string]sets.Set[*node]
+	warned map[statedOwner]sets.Set[*node] // dependents with an event that says that the owner cannot be looked up
 
-	absentByKind map[schema.GroupKind]*absentOwners // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
+	absentByKind map[schema.GroupKind]*absentOwners // of owners that live reads have not found; none of Kubernetes' own
 	local        sets.Set[schema.GroupVersion]      // groups that are known to be served by the API server itself
 	unproved     []schema.GroupKind                 // those of which proof is to be looked for, as soon as that can be
 	proveKind    func(schema.GroupKind)             // has it looked for; nil at first
@@ -66,7 +67,8 @@ func (r *runner) newTerm() *term {
 			verify: newPool("garbage_collector_verify_owner", r.processOwner),
 			ask:    newPool("garbage_collector_list_dependents", r.processNamespace),
 		},
-		proofs: r.newProofs(), workers: r.workers, records: r.records, events: r.events, brake: r.brake, health: &r.health,
+		proofs: r.newProofs(), workers: r.workers,
+		records: r.records, events: r.events, brake: r.brake, health: &r.health,
 	}
 }
 
