@@ -1,7 +1,6 @@
 package tidy
 
 import (
-	"fmt"
 	"go/ast"
 	"path"
 	"slices"
