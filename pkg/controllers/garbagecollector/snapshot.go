@@ -19,20 +19,20 @@ type snapshot struct {
 	attempt   *attempt
 
 	owners   [referenceStates][]metav1.OwnerReference // its references, by what is known of the owners
-	listed   bool                                     // all kinds have been, or no other depends on it (GC-15)
+	listed   bool                                     // no kind that has not been listed yet depends on it (GC-15)
 	complete bool                                     // its dependents are known as far as possible
 
-	dependents       bool // it has some; told if an owner waits for it
+	dependents       bool // it has some; only known if an owner waits for it
 	dependentWaiting bool // one of them waits for its own dependents; likewise
 
-	blocking    []dependent // some of those that block its deletion, none if none does; told if it waits for them
+	blocking    []dependent // some of those that block its deletion, none if none does; only known if it waits for them
 	allBlocking int         // about how many there are
 
-	// orphans are the dependents whose references to it can be taken off; told if it waits for that.
+	// orphans are the dependents whose references to it can be taken off; only known if it waits for that.
 	orphans []*metav1.PartialObjectMetadata
 }
 
-// dependent is a dependent that blocks the deletion of its owner.
+// dependent is a dependent that blocks the deletion of its owner. Of the node, a decision reads what never changes.
 type dependent struct {
 	*node
 	kind      string
