@@ -36,13 +36,10 @@ type excuse struct {
 	holds     func(*functions, string) bool // of the folder
 }
 
-func noSnapshot(f *functions, folder string) bool { return len(f.snapshots[folder]) == 0 }
-
 func noCaches(f *functions, folder string) bool { return !f.imports[folder]["pkg/informers"] }
 
 var excuses = map[string][]excuse{
 	"garbagecollector": {
-		{stored, "it has a graph and a runner of its own, and no snapshot", noSnapshot},
 		{ignores, "its caches hold metadata, of which the type has no other fields", noCaches},
 	},
 	"legacyserviceaccounttokencleaner": {
@@ -186,14 +183,28 @@ func functionsOf(all []source) *functions {
 			case *ast.TypeSpec:
 				f.types[folder+"."+n.Name.Name] = n.Type
 			case *ast.IndexListExpr:
-				if x, ok := n.X.(*ast.SelectorExpr); ok && !s.isTest() && x.Sel.Name == "Controller" && fmt.Sprint(x.X) == "reconcile" {
-					f.snapshots[folder] = append(f.snapshots[folder], fmt.Sprint(n.Indices[0]))
+				if of := ofController(n); of != nil && !s.isTest() {
+					f.snapshots[folder] = append(f.snapshots[folder], fmt.Sprint(of[0]))
 				}
 			}
 			return true
 		})
 	}
 	return f
+}
+
+// ofController returns the types of the snapshot, the decision and the memory of a controller; nil of anything else.
+func ofController(n *ast.IndexListExpr) []ast.Expr {
+	x, ok := n.X.(*ast.SelectorExpr)
+	switch {
+	case !ok || fmt.Sprint(x.X) != "reconcile":
+		return nil
+	case x.Sel.Name == "Controller":
+		return n.Indices
+	case x.Sel.Name == "TypedController":
+		return n.Indices[1:] // after the key
+	}
+	return nil
 }
 
 func (f *functions) add(folder string, d *ast.FuncDecl, decides bool) {

@@ -1,7 +1,6 @@
 package tidy
 
 import (
-	"fmt"
 	"go/ast"
 	"path"
 	"slices"
@@ -33,8 +32,8 @@ func TestSnapshotsHoldNoCredentials(t *testing.T) {
 			case *ast.TypeSpec:
 				types[folder+"."+n.Name.Name] = n.Type
 			case *ast.IndexListExpr:
-				if x, ok := n.X.(*ast.SelectorExpr); ok && x.Sel.Name == "Controller" && fmt.Sprint(x.X) == "reconcile" {
-					for _, argument := range n.Indices[:2] {
+				if of := ofController(n); of != nil {
+					for _, argument := range of[:2] {
 						if name, ok := argument.(*ast.Ident); ok {
 							roots = append(roots, folder+"."+name.Name)
 						}

@@ -531,8 +531,9 @@ func TestControllersAreToldTheTime(t *testing.T) {
 	forbidden(t, "the clock of the machine may jump, see reconcile.Request.Now", func(of, name string) bool {
 		return of == "time" && (name == "Now" || name == "Until") || of == "metav1" && name == "Now"
 	}, map[string]string{
-		"pkg/controllers/garbagecollector/runner.go":                 "when this process has seen that an object is gone, or has tried to delete it",
-		"pkg/controllers/garbagecollector/runner_brake.go":           "when this process has asked",
+		"pkg/controllers/garbagecollector/runner.go":                 "when this process has tried to delete an object",
+		"pkg/controllers/garbagecollector/controller.go":             "since when the brake holds",
+		"pkg/controllers/garbagecollector/term.go":                   "when this process has seen that an object is gone",
 		"pkg/controllers/garbagecollector/runner_pool.go":            "for people",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
 		"pkg/controllers/attachdetach/observe_lookups.go":            "when this process has seen that a driver is absent",
@@ -567,7 +568,7 @@ func TestAbsenceIsOfTheObject(t *testing.T) {
 		"pkg/controllers/horizontalpodautoscaler/observe_metrics.go": "an API that is not registered",
 		"pkg/controllers/horizontalpodautoscaler/observe_target.go":  "a kind without scale",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "a kind that is not served cannot be looked up",
-		"pkg/controllers/garbagecollector/runner_brake.go":           "a server that does not aggregate",
+		"pkg/controllers/garbagecollector/observe_absence.go":        "a server that does not aggregate",
 	}
 	used := map[string]bool{}
 	for _, s := range sources(t) {

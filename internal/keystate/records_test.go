@@ -13,7 +13,7 @@ func TestLatestChanges(t *testing.T) {
 	key := plan.Key{Name: "a"}
 	lease := Object{Kind: podKind, Key: plan.Key{Namespace: "leases", Name: "a"}}
 	other := Object{Kind: podKind, Key: plan.Key{Namespace: "leases", Name: "b"}}
-	k := New[int, int]()
+	k := New[plan.Key, int, int]()
 	s := k.get(key)
 	observed := func(what string, want ...int) []int {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestLatestChanges(t *testing.T) {
 // Of very many changes the latest are kept, and that there were others is told until that is committed.
 func TestTooManyChanges(t *testing.T) {
 	key := plan.Key{Name: "a"}
-	k := New[int, int]()
+	k := New[plan.Key, int, int]()
 	s := k.get(key)
 	observe := func(what string, missed bool, last int) {
 		t.Helper()

@@ -74,20 +74,20 @@ func (s *State[M, C]) idle() bool {
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
 // is something to remember, not the keys that exist.
-type States[M, C any] struct {
+type States[K comparable, M, C any] struct {
 	mu        sync.Mutex
-	all       map[plan.Key]*State[M, C]
+	all       map[K]*State[M, C]
 	groups    queue.Groups
 	debounced int // keys with a report that waits
 	failing   int // keys that have failed
 }
 
 // New returns no states.
-func New[M, C any]() *States[M, C] {
-	return &States[M, C]{all: map[plan.Key]*State[M, C]{}, groups: queue.Groups{}}
+func New[K comparable, M, C any]() *States[K, M, C] {
+	return &States[K, M, C]{all: map[K]*State[M, C]{}, groups: queue.Groups{}}
 }
 
-func (k *States[M, C]) get(key plan.Key) *State[M, C] {
+func (k *States[K, M, C]) get(key K) *State[M, C] {
 	s := k.all[key]
 	if s == nil {
 		s = &State[M, C]{}
@@ -97,7 +97,7 @@ func (k *States[M, C]) get(key plan.Key) *State[M, C] {
 }
 
 // End stops all timers. It is for the end of a term, when no worker has a key any more.
-func (k *States[M, C]) End() {
+func (k *States[K, M, C]) End() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.all {
@@ -106,35 +106,35 @@ func (k *States[M, C]) End() {
 }
 
 // Len counts the keys of which something is remembered.
-func (k *States[M, C]) Len() int {
+func (k *States[K, M, C]) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.all)
 }
 
 // Counts returns how many keys have a report that waits, and how many have failed.
-func (k *States[M, C]) Counts() (debounced, failing int) {
+func (k *States[K, M, C]) Counts() (debounced, failing int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.debounced, k.failing
 }
 
 // Unverify marks a key whose caches may lack what a previous leader wrote.
-func (k *States[M, C]) Unverify(key plan.Key) {
+func (k *States[K, M, C]) Unverify(key K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.get(key).unverified = true
 }
 
 // Record keeps a change for the key's next Observe.
-func (k *States[M, C]) Record(key plan.Key, c C) {
+func (k *States[K, M, C]) Record(key K, c C) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.get(key).changes.add(c)
 }
 
 // RecordLatest does the same, in place of an earlier one of the same object that is kept.
-func (k *States[M, C]) RecordLatest(key plan.Key, of Object, c C) {
+func (k *States[K, M, C]) RecordLatest(key K, of Object, c C) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.get(key).changes.replace(of, c)
@@ -152,7 +152,7 @@ type Admission struct {
 const verifyAfter = 15
 
 // Admit decides whether a reconcile of the key may begin.
-func (k *States[M, C]) Admit(key plan.Key, caches freshness.Caches, now time.Time) (*State[M, C], Admission) {
+func (k *States[K, M, C]) Admit(key K, caches freshness.Caches, now time.Time) (*State[M, C], Admission) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.get(key)
@@ -176,21 +176,21 @@ func (k *States[M, C]) Admit(key plan.Key, caches freshness.Caches, now time.Tim
 }
 
 // IsUnverified reports whether the caches have to be compared with the server before the next write.
-func (k *States[M, C]) IsUnverified(s *State[M, C]) bool {
+func (k *States[K, M, C]) IsUnverified(s *State[M, C]) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return s.unverified
 }
 
 // Verified notes that the caches were compared with the server; what they lack is behind the barrier.
-func (k *States[M, C]) Verified(s *State[M, C]) {
+func (k *States[K, M, C]) Verified(s *State[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.unverified = false
 }
 
 // Unanswered notes a write of which it is not known what became of it.
-func (k *States[M, C]) Unanswered(s *State[M, C]) {
+func (k *States[K, M, C]) Unanswered(s *State[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.unverified = true
@@ -206,7 +206,7 @@ type Observed[M, C any] struct {
 }
 
 // Observed returns what the key's next Observe gets.
-func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
+func (k *States[K, M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.changes.told = s.changes.number
@@ -218,7 +218,7 @@ func (s *State[M, C]) observed() Observed[M, C] {
 }
 
 // Peek returns the same for a key that somebody asks about.
-func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
+func (k *States[K, M, C]) Peek(key K) (o Observed[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.all[key]; s != nil {
@@ -229,7 +229,7 @@ func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 
 // Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given. The
 // subject, which may be empty, is the uid of the object that the memory is about.
-func (k *States[M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
+func (k *States[K, M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.memory, s.subject = memory, subject
@@ -237,14 +237,14 @@ func (k *States[M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 }
 
 // SetOwner notes the uid of the controlling owner of the key's object, empty if it has none.
-func (k *States[M, C]) SetOwner(s *State[M, C], owner types.UID) {
+func (k *States[K, M, C]) SetOwner(s *State[M, C], owner types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.owner = owner
 }
 
 // setReport notes the report that waits, if one does. Work on the key is in progress from then on.
-func (k *States[M, C]) setReport(s *State[M, C], d debounced) {
+func (k *States[K, M, C]) setReport(s *State[M, C], d debounced) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, d)
@@ -254,7 +254,7 @@ func (k *States[M, C]) setReport(s *State[M, C], d debounced) {
 }
 
 // backlog counts the keys that are queued or have a report that waits.
-func (k *States[M, C]) backlog(queued []plan.Key) int {
+func (k *States[K, M, C]) backlog(queued []K) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := k.debounced
@@ -266,12 +266,12 @@ func (k *States[M, C]) backlog(queued []plan.Key) int {
 	return n
 }
 
-func (k *States[M, C]) setReportLocked(s *State[M, C], d debounced) {
+func (k *States[K, M, C]) setReportLocked(s *State[M, C], d debounced) {
 	k.debounced += count(d.waiting()) - count(s.report.waiting())
 	s.report = d
 }
 
-func (k *States[M, C]) setFailures(s *State[M, C], failures int) {
+func (k *States[K, M, C]) setFailures(s *State[M, C], failures int) {
 	k.failing += count(failures > 0) - count(s.failures > 0)
 	if s.failures == 0 {
 		s.failing = time.Now()
@@ -280,7 +280,7 @@ func (k *States[M, C]) setFailures(s *State[M, C], failures int) {
 }
 
 // Failed notes one more failure in a row, and returns how many there are.
-func (k *States[M, C]) Failed(s *State[M, C], err error) int {
+func (k *States[K, M, C]) Failed(s *State[M, C], err error) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.failure, s.failed = err, time.Now()
@@ -289,7 +289,7 @@ func (k *States[M, C]) Failed(s *State[M, C], err error) int {
 }
 
 // FailingFor returns how long ago the first of the failures in a row was.
-func (k *States[M, C]) FailingFor(s *State[M, C]) time.Duration {
+func (k *States[K, M, C]) FailingFor(s *State[M, C]) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.failures == 0 {
@@ -303,7 +303,7 @@ func (k *States[M, C]) FailingFor(s *State[M, C]) time.Duration {
 // failures count until no report waits: it may be what has failed, and would otherwise be tried again and again without backoff. So it is with
 // a reconcile that has written nothing and only prepares the next one, which is to come after that time: it has found out something that what has
 // failed needs.
-func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool, next time.Duration) {
+func (k *States[K, M, C]) Succeeded(s *State[M, C], wrote bool, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.failure = nil
@@ -329,7 +329,7 @@ func (s *State[M, C]) prepares(wrote bool, next time.Duration) bool {
 }
 
 // Release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.
-func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration) {
+func (k *States[K, M, C]) Release(key K, s *State[M, C], cost time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.cooldown = time.Time{}
@@ -344,7 +344,7 @@ func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration)
 // Forget drops all that is remembered of a key whose object is gone (RS-7), said the last Observe;
 // but not the changes since, and not that it is unverified, if it was verified when the caches were read: then another object
 // of the same name has come since.
-func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool) {
+func (k *States[K, M, C]) Forget(s *State[M, C], wasUnverified bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, debounced{})
@@ -356,7 +356,7 @@ func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool) {
 
 // Priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
 // The owner is the controlling owner of the object to which it happened, if the key is named after that.
-func (k *States[M, C]) Priority(key plan.Key, level queue.Level, owner types.UID) queue.Priority {
+func (k *States[K, M, C]) Priority(key K, level queue.Level, owner types.UID) queue.Priority {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.all[key]

@@ -30,7 +30,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // A change of an object whose siblings are in progress has the priority that they have, until all are done.
 func TestWorkGroupsShareTheirPriority(t *testing.T) {
-	k := New[int, change]()
+	k := New[plan.Key, int, change]()
 	is := func(what, name string, owner types.UID, want queue.Priority) {
 		t.Helper()
 		if got := k.Priority(plan.Key{Name: name}, queue.Changed, owner); got != want {
@@ -79,13 +79,13 @@ func (l *lagging) LastStoreSyncResourceVersion() string { return strconv.Itoa(l.
 
 // bench is the states of a controller's keys, over one cache of pods.
 type bench struct {
-	*States[int, change]
+	*States[plan.Key, int, change]
 	cache  *lagging
 	caches freshness.Caches
 }
 
 func newBench() *bench {
-	b := &bench{States: New[int, change](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
+	b := &bench{States: New[plan.Key, int, change](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
 	b.caches.Add(podKind, b.cache)
 	return b
 }
@@ -188,7 +188,7 @@ func TestKeyState(t *testing.T) {
 // No timer of a key outlasts the term.
 func TestEndStopsTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := New[int, int]()
+		k := New[plan.Key, int, int]()
 		key := plan.Key{Name: "a"}
 		s, _ := k.Admit(key, freshness.Caches{}, time.Now())
 		looks := 0
@@ -467,7 +467,7 @@ func (b *bench) agrees(t *rapid.T, model map[plan.Key]*expected) {
 
 // A key that is queued and has a report that waits is one piece of work, not two.
 func TestBacklogCountsAKeyOnce(t *testing.T) {
-	k := New[int, change]()
+	k := New[plan.Key, int, change]()
 	a, b, c := plan.Key{Name: "a"}, plan.Key{Name: "b"}, plan.Key{Name: "c"}
 	k.setReport(k.get(a), debounced{since: time.Now()})
 	for _, tt := range []struct {

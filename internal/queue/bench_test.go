@@ -12,7 +12,7 @@ func BenchmarkStorage(b *testing.B) {
 	for _, c := range []struct{ n, namespaces int }{{100, 1}, {1000, 1}, {10_000, 1}, {10_000, 1000}} {
 		n := c.n
 		b.Run(fmt.Sprint(n, "-keys-", c.namespaces, "-namespaces"), func(b *testing.B) {
-			s := newStorage(NamespaceOf)
+			s := newStorage(namespaceOf)
 			for i := range n {
 				k := plan.Key{Namespace: fmt.Sprint("shop-", i%c.namespaces), Name: fmt.Sprint("web-", i)}
 				s.prioritize(k, Priority{Level: Level(i % int(levelCount)), Since: int64(i % 7)})

@@ -77,7 +77,7 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 				defer mu.Unlock()
 				return counts[namespace]
 			}
-			p := NewPool(New("test", NamespaceOf), func(_ context.Context, key plan.Key) {
+			p := NewPool(New("test", namespaceOf), func(_ context.Context, key plan.Key) {
 				note(key.Namespace, 1)
 				defer note(key.Namespace, -1)
 				time.Sleep(map[string]time.Duration{"hangs": hangs, "works": quick}[key.Namespace])

@@ -5,8 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Level is the first criterion of a [Priority]. A lower level goes first.
@@ -53,9 +51,6 @@ func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 	return &Queue[K]{storage: s, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: inner})}
 }
-
-// NamespaceOf returns the namespace of a key that names an object.
-func NamespaceOf(key plan.Key) string { return key.Namespace }
 
 // Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has more than half of them, and others
 // wait: so many workers are needed.

@@ -19,7 +19,7 @@ import (
 
 func TestStorage(t *testing.T) {
 	key := func(name string) plan.Key { return plan.Key{Name: name} }
-	newStorage := func() *storage[plan.Key] { return newStorage(NamespaceOf) }
+	newStorage := func() *storage[plan.Key] { return newStorage(namespaceOf) }
 	push := func(l *storage[plan.Key], name string, at Level) {
 		l.prioritize(key(name), Priority{Level: at})
 		l.Push(key(name))
@@ -123,7 +123,7 @@ func TestStorage(t *testing.T) {
 func TestStorageLosesNothing(t *testing.T) {
 	const namespaces = 3
 	rapid.Check(t, func(t *rapid.T) {
-		l, queued := newStorage(NamespaceOf), map[plan.Key]int{} // how many turns each has waited for
+		l, queued := newStorage(namespaceOf), map[plan.Key]int{} // how many turns each has waited for
 		for range rapid.IntRange(1, 400).Draw(t, "steps") {
 			key := plan.Key{Namespace: fmt.Sprint(rapid.IntRange(1, namespaces).Draw(t, "namespace")), Name: fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "key"))}
 			u := Priority{
@@ -161,7 +161,7 @@ func TestStorageLosesNothing(t *testing.T) {
 // What waits longest is told of all namespaces, and is forgotten when it is handed out.
 func TestLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newStorage(NamespaceOf)
+		l := newStorage(namespaceOf)
 		is := func(want time.Duration) {
 			t.Helper()
 			if got := l.longestWait(); got != want {
@@ -230,7 +230,7 @@ func TestGroups(t *testing.T) {
 
 // Snapshot is for counting: each key at most once, and no more than asked for.
 func TestSnapshot(t *testing.T) {
-	q := New("test", NamespaceOf)
+	q := New("test", namespaceOf)
 	defer q.ShutDown()
 	if got := q.Snapshot(3); len(got) != 0 {
 		t.Errorf("%v of an empty queue", got)
@@ -245,3 +245,5 @@ func TestSnapshot(t *testing.T) {
 		}
 	}
 }
+
+func namespaceOf(key plan.Key) string { return key.Namespace }

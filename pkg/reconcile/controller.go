@@ -16,14 +16,21 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
-// Controller is a controller in its four parts. S is its snapshot: what one reconcile of a key has observed, as data. D is its
-// decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
-// from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
-type Controller[S, D, M any] struct {
+// Controller is a controller whose keys are the names of objects, as those of nearly all controllers are.
+type Controller[S, D, M any] = TypedController[plan.Key, S, D, M]
+
+// TypedController is a controller in its four parts. K is the type of its keys. S is its snapshot: what one reconcile
+// of a key has observed, as data. D is its decision: what Plan has worked out, and the parts after it need not work out
+// again. M is its memory: what it remembers of a key from one reconcile to the next, as data. A controller without a
+// decision or a memory uses struct{}.
+type TypedController[K comparable, S, D, M any] struct {
 	Name      string // in logs, and where people ask about a key
 	QueueName string // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int    // keys that are processed at the same time
-	Watches   []Watch
+	Watches   []TypedWatch[K]
+	// KeyName is how people name a key, in logs and at /debug/explain. Keys of one namespace take turns with those of
+	// others. [New] sets it for keys that are names.
+	KeyName func(K) plan.Key
 	// Explained are the kinds by whose objects people ask for keys, see /debug/explain.
 	Explained []string
 	// Verified are the kinds of which a new object makes its keys unverified after a takeover, as a previous leader may
@@ -32,7 +39,7 @@ type Controller[S, D, M any] struct {
 
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
 	// once in a reconcile.
-	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
+	Observe func(ctx context.Context, r TypedRequest[K, M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
 	// Prove puts what was read live into what was observed, because the plan of that asks for it: see
@@ -83,12 +90,12 @@ type Controller[S, D, M any] struct {
 	// Term is what the controller knows beside its keys while the process leads; nil if that is nothing. A [Term] is
 	// one.
 	Term interface {
-		Run(ctx context.Context, enqueue func(plan.Key), work func())
+		Run(ctx context.Context, enqueue func(K), work func())
 	}
 	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that has changed. It
 	// is called when the controller begins to work and all caches are filled, and returns when ctx ends, or when it has no more to
 	// enqueue. [Keys] makes one of keys that are there from the beginning.
-	Source func(ctx context.Context, enqueue func(plan.Key))
+	Source func(ctx context.Context, enqueue func(K))
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3), or after a minute if
 	// that is shorter.
 	Period time.Duration
@@ -123,17 +130,20 @@ func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did pla
 }
 
 // Keys is a Source of keys that no object is named after.
-func Keys(keys ...plan.Key) func(context.Context, func(plan.Key)) {
-	return func(_ context.Context, enqueue func(plan.Key)) {
+func Keys[K comparable](keys ...K) func(context.Context, func(K)) {
+	return func(_ context.Context, enqueue func(K)) {
 		for _, key := range keys {
 			enqueue(key)
 		}
 	}
 }
 
-// Request is what Observe gets.
-type Request[M any] struct {
-	Key plan.Key
+// Request is what Observe gets of a key that is a name.
+type Request[M any] = TypedRequest[plan.Key, M]
+
+// TypedRequest is what Observe gets.
+type TypedRequest[K comparable, M any] struct {
+	Key K
 	// Now goes on steadily while the clock of the machine jumps and the API server has not said that it is right to.
 	Now    time.Time
 	Reader client.Reader // reads live, as the controller's own identity; each read is bounded in time
@@ -168,15 +178,18 @@ func (c Change) object() plan.Object {
 	return c.Before
 }
 
-// Watch says which keys a change of a cached object enqueues.
-type Watch struct {
+// Watch is a watch for keys that are names.
+type Watch = TypedWatch[plan.Key]
+
+// TypedWatch says which keys a change of a cached object enqueues.
+type TypedWatch[K comparable] struct {
 	Kind     schema.GroupVersionKind
 	Informer cache.SharedIndexInformer
 	// Enqueues maps a change to keys: before is nil for a new object, after for a deleted one. It must be quick.
-	Enqueues func(before, after plan.Object) []plan.Key
+	Enqueues func(before, after plan.Object) []K
 	// Delay returns the time between a change and the reconcile of a key that it enqueues; nil for none. If it is negative, the change is only
 	// recorded, for a key that is reconciled in time anyway.
-	Delay func(plan.Key) time.Duration
+	Delay func(K) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool
 	// RecordLatest does the same, but of the changes of one object only the latest one is handed on: Before is then the object right before that one.
@@ -194,7 +207,7 @@ type Watch struct {
 	Missing func() bool
 }
 
-func (w Watch) missing() bool { return w.Missing != nil && w.Missing() }
+func (w TypedWatch[K]) missing() bool { return w.Missing != nil && w.Missing() }
 
 // Live is a set of objects to compare with the cache.
 type Live struct {

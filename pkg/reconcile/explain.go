@@ -17,16 +17,21 @@ import (
 )
 
 // Records returns what the runner remembers of its reconciles.
-func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Records{r.explained} }
+func (r *TypedRunner[K, S, D, M]) Records() []*explain.Records {
+	return []*explain.Records{r.explained}
+}
 
 // request is what Observe gets for a key of which so much is remembered.
-func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Observed[M, Change]) Request[M] {
-	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure}
+func (r *TypedRunner[K, S, D, M]) request(key K, now time.Time, of keystate.Observed[M, Change]) TypedRequest[K, M] {
+	return TypedRequest[K, M]{
+		Key: key, Now: now, Reader: r.reader,
+		Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure,
+	}
 }
 
 // tellAliases keeps what people are told who ask for the key by other names, and forgets names that it does not have
 // any more.
-func (r *run[S, D, M]) tellAliases(now map[plan.Key]string) {
+func (r *run[K, S, D, M]) tellAliases(now map[plan.Key]string) {
 	for _, name := range r.state.Aliases {
 		if _, ok := now[name]; !ok {
 			r.runner.explained.Forget(name)
@@ -40,7 +45,7 @@ func (r *run[S, D, M]) tellAliases(now map[plan.Key]string) {
 
 // detail observes a key and plans for it. It writes nothing, and does not read what the plan asks for. It runs beside a
 // reconcile of the same key.
-func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.Detail, err error) {
+func (r *TypedRunner[K, S, D, M]) detail(ctx context.Context, key K) (d explain.Detail, err error) {
 	r.mu.Lock()
 	keys, running := r.keys, r.queue != nil && r.queue.Activity().Running
 	r.mu.Unlock()

@@ -58,7 +58,7 @@ func causeOf(e plan.HoldEnd) brake.Cause {
 }
 
 // hold has the brake know what the key holds now.
-func (r *run[S, D, M]) hold(now plan.Hold) {
+func (r *run[K, S, D, M]) hold(now plan.Hold) {
 	if before := r.state.Held; before != "" || now.What != "" {
 		r.runner.holds.replace(before, now)
 		r.state.Held = now.What

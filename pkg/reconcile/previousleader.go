@@ -18,7 +18,7 @@ import (
 type previousLeader struct{ freshness.Horizon }
 
 // ask asks the server how far it is, until it has answered or ctx ends.
-func (p *previousLeader) ask(ctx context.Context, shared Shared, watches []Watch) {
+func ask[K comparable](ctx context.Context, p *previousLeader, shared Shared, watches []TypedWatch[K]) {
 	for ctx.Err() == nil {
 		versions, err := serverVersions(ctx, shared, watches)
 		if err == nil {
@@ -35,7 +35,9 @@ func (p *previousLeader) ask(ctx context.Context, shared Shared, watches []Watch
 
 // serverVersions reads live how far the watched resources are: whoever has seen that version of one has seen all that was
 // written before.
-func serverVersions(ctx context.Context, shared Shared, watches []Watch) (map[schema.GroupVersionKind]string, error) {
+func serverVersions[K comparable](
+	ctx context.Context, shared Shared, watches []TypedWatch[K],
+) (map[schema.GroupVersionKind]string, error) {
 	versions := map[schema.GroupVersionKind]string{}
 	for _, w := range watches {
 		if w.missing() {
@@ -52,7 +54,7 @@ func serverVersions(ctx context.Context, shared Shared, watches []Watch) (map[sc
 
 // askPreviousLeader asks until the returned function is called. It is of use only where caches can be compared with the
 // server.
-func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
+func (r *TypedRunner[K, S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 	if !r.verifiable() {
 		return func() {}
 	}
@@ -60,7 +62,7 @@ func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func(p *previousLeader) {
 		defer close(done)
-		p.ask(ctx, r.shared, r.Watches)
+		ask(ctx, p, r.shared, r.Watches)
 	}(r.previous)
 	return func() {
 		cancel()
@@ -70,6 +72,6 @@ func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 
 // mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
 // a previous leader has written what the caches don't show.
-func (r *Runner[S, D, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
+func (r *TypedRunner[K, S, D, M]) mayBeTheirs(p *previousLeader, w TypedWatch[K]) bool {
 	return slices.Contains(r.Verified, w.Kind.Kind) && !p.ShownBy(r.caches)
 }

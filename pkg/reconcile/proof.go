@@ -77,7 +77,7 @@ func (p Proof) Lacks(by plan.Plan) (refs []plan.Ref, err error) {
 // observed again. What Observe has seen is older than what is read, so a claim that nobody uses, say, was there before
 // its users were listed. Caches that are looked at after the reads may show a claim that a pod began to use since: that
 // pod is in no list.
-func (r *run[S, D, M]) prove(
+func (r *run[K, S, D, M]) prove(
 	ctx context.Context, o Observation[S, M], d D, p plan.Plan,
 ) (Observation[S, M], D, plan.Plan, error) {
 	proof, seen := Proof{Now: r.record.Time, Read: map[plan.Ref]Reading{}}, o
@@ -101,7 +101,7 @@ func (r *run[S, D, M]) prove(
 }
 
 // readAll reads live, several at a time.
-func (r *run[S, D, M]) readAll(ctx context.Context, refs []plan.Ref) []Reading {
+func (r *run[K, S, D, M]) readAll(ctx context.Context, refs []plan.Ref) []Reading {
 	found := make([]Reading, len(refs))
 	read := func(i int) {
 		live := func() ([]plan.Object, error) { return r.runner.readLive(ctx, refs[i]) }
@@ -126,7 +126,7 @@ func (r *run[S, D, M]) readAll(ctx context.Context, refs []plan.Ref) []Reading {
 
 // readLive reads as the controller's own account. What that may not read, whoever fills the caches lists, if a cache is
 // filled with it.
-func (r *Runner[S, D, M]) readLive(ctx context.Context, ref plan.Ref) (found []plan.Object, err error) {
+func (r *TypedRunner[K, S, D, M]) readLive(ctx context.Context, ref plan.Ref) (found []plan.Object, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // other keys may wait for it, or read beside it
 			err = fmt.Errorf("panic: %v", cause)
@@ -145,8 +145,8 @@ func (r *Runner[S, D, M]) readLive(ctx context.Context, ref plan.Ref) (found []p
 	return client.Read(ctx, r.shared.Verifier, m, one)
 }
 
-func (r *Runner[S, D, M]) watches(kind schema.GroupVersionKind) bool {
-	return slices.ContainsFunc(r.Watches, func(w Watch) bool { return w.Kind == kind })
+func (r *TypedRunner[K, S, D, M]) watches(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(r.Watches, func(w TypedWatch[K]) bool { return w.Kind == kind })
 }
 
 // liveReads are the live reads of a controller in one term. The zero value has read nothing.

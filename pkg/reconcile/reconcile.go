@@ -24,9 +24,10 @@ import (
 var ErrNoReport = errors.New("no report was made")
 
 // run is one reconcile of one key.
-type run[S, D, M any] struct {
-	runner *Runner[S, D, M]
-	key    plan.Key
+type run[K comparable, S, D, M any] struct {
+	runner *TypedRunner[K, S, D, M]
+	key    K
+	name   plan.Key // of the key, for people
 	state  *keystate.State[M, Change]
 	record explain.Record
 	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
@@ -54,15 +55,16 @@ const vanishedAfter = 2 * time.Second
 
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
 // others are safe.
-func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
+func (r *TypedRunner[K, S, D, M]) reconcile(ctx context.Context, key K) {
 	began := r.shared.Clock.Now()
 	state, admitted := r.keys.Admit(key, r.caches, began)
 	if admitted.Wait > 0 && !admitted.Stale {
 		r.enqueueAfter(key, admitted.Wait)
 		return
 	}
-	logger := klog.FromContext(ctx).WithValues("key", key.String())
-	one := &run[S, D, M]{runner: r, key: key, state: state, record: explain.Record{Time: began}}
+	name := r.KeyName(key)
+	logger := klog.FromContext(ctx).WithValues("key", name.String())
+	one := &run[K, S, D, M]{runner: r, key: key, name: name, state: state, record: explain.Record{Time: began}}
 	var err error
 	defer func() {
 		cause := recover()
@@ -81,7 +83,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 }
 
 // do observes, plans, writes and reports.
-func (r *run[S, D, M]) do(ctx context.Context) error {
+func (r *run[K, S, D, M]) do(ctx context.Context) error {
 	unverified := r.runner.keys.IsUnverified(r.state)
 	o, err := r.observe(ctx)
 	if err != nil {
@@ -126,13 +128,13 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 	return reported.Err
 }
 
-func (r *run[S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
+func (r *run[K, S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
 	return r.runner.observeKey(ctx, r.key, r.record.Time, r.runner.keys.Observed(r.state))
 }
 
-func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
+func (r *run[K, S, D, M]) plan(s S) (D, plan.Plan) {
 	owner := r.runner.ownerOf(s)
-	r.runner.keys.SetOwner(r.state, controllerOf(r.key, owner))
+	r.runner.keys.SetOwner(r.state, controllerOf(r.name, owner))
 	d, p := r.runner.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
 	r.record.Why, r.record.Held, r.next = p.Why, explain.Held(p.Hold), p.Requeue
@@ -143,7 +145,7 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 }
 
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
-func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
+func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
 	writing := r.runner.executor.Begin(ctx, r.runner.ownerOf(s), &r.state.Barrier)
 	if r.runner.Sign != nil {
 		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.runner.Sign(r.record.Time, c) }
@@ -187,12 +189,12 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 }
 
 // wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
-func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
+func (r *run[K, S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 	return !p.Empty() || r.runner.Report != nil && !r.runner.Report(r.record.Time, s, d, plan.Outcome{}).Empty()
 }
 
 // wrote counts the writes, and marks the key as unverified if one was not answered.
-func (r *run[S, D, M]) wrote(did plan.Outcome) {
+func (r *run[K, S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
@@ -203,12 +205,12 @@ func (r *run[S, D, M]) wrote(did plan.Outcome) {
 }
 
 // waitForCache puts off a key whose caches lack its own writes. Their arrival enqueues it; the timer is a safety net.
-func (r *run[S, D, M]) waitForCache(a keystate.Admission) {
+func (r *run[K, S, D, M]) waitForCache(a keystate.Admission) {
 	rec := &r.record
 	rec.Waiting = a.Missing.Kind
 	rec.Why = "waiting for the cache of " + a.Missing.Kind + " to catch up"
 	r.next = a.Wait
-	if old, ok := r.runner.explained.Get(r.key); ok && old.Why != "" {
+	if old, ok := r.runner.explained.Get(r.name); ok && old.Why != "" {
 		rec.Why, rec.Held = old.Why+"; "+rec.Why, old.Held
 		if old.Waiting != "" {
 			rec.Why = old.Why
@@ -218,7 +220,7 @@ func (r *run[S, D, M]) waitForCache(a keystate.Admission) {
 }
 
 // finish decides when the key is reconciled again, and keeps the record.
-func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
+func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	rec := &r.record
 	switch {
 	case err == nil:
@@ -242,13 +244,13 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
 	if !r.gone {
-		r.runner.explained.Put(r.key, *rec)
+		r.runner.explained.Put(r.name, *rec)
 	}
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 }
 
 // lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
-func (r *run[S, D, M]) lookAgain() {
+func (r *run[K, S, D, M]) lookAgain() {
 	if r.gained {
 		term, key := r.runner.queue, r.key
 		r.state.LookAfter(vanishedAfter, func() { term.Add(key) })
@@ -262,7 +264,7 @@ func (r *run[S, D, M]) lookAgain() {
 	}
 }
 
-func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
+func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.runner.access.Hooks.retry()
 	rec.Error, rec.Retries = err.Error(), r.runner.keys.Failed(r.state, err)
@@ -288,18 +290,18 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 }
 
 // forget drops all that is remembered of a key whose object is gone.
-func (r *run[S, D, M]) forget(wasUnverified bool) {
+func (r *run[K, S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
 	r.hold(plan.Hold{Ended: plan.NothingLeft})
 	r.tellAliases(nil)
 	r.runner.keys.Forget(r.state, wasUnverified)
-	r.runner.explained.Forget(r.key)
+	r.runner.explained.Forget(r.name)
 }
 
 // observeKey observes a key of which so much is remembered. If that is about an earlier object of the name, it is
 // observed without it.
-func (r *Runner[S, D, M]) observeKey(
-	ctx context.Context, key plan.Key, now time.Time, of keystate.Observed[M, Change],
+func (r *TypedRunner[K, S, D, M]) observeKey(
+	ctx context.Context, key K, now time.Time, of keystate.Observed[M, Change],
 ) (Observation[S, M], error) {
 	o, err := r.Observe(ctx, r.request(key, now, of))
 	if err != nil || !o.Exists || of.Memory == nil || of.Subject == "" {
@@ -313,14 +315,14 @@ func (r *Runner[S, D, M]) observeKey(
 }
 
 // subjectOf returns the uid of the object that the memory is about; empty if it is about more than one.
-func (r *Runner[S, D, M]) subjectOf(s S) types.UID {
+func (r *TypedRunner[K, S, D, M]) subjectOf(s S) types.UID {
 	if r.Subject == nil {
 		return ""
 	}
 	return r.Subject(s)
 }
 
-func (r *Runner[S, D, M]) ownerOf(s S) plan.Object {
+func (r *TypedRunner[K, S, D, M]) ownerOf(s S) plan.Object {
 	if r.Owner == nil {
 		return nil
 	}

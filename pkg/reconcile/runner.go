@@ -17,9 +17,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Runner runs one controller.
-type Runner[S, D, M any] struct {
-	Controller[S, D, M]
+// Runner runs a controller whose keys are the names of objects.
+type Runner[S, D, M any] = TypedRunner[plan.Key, S, D, M]
+
+// TypedRunner runs one controller.
+type TypedRunner[K comparable, S, D, M any] struct {
+	TypedController[K, S, D, M]
 	shared    Shared
 	access    Access
 	reader    client.Reader // for Observe; it cannot write
@@ -28,8 +31,8 @@ type Runner[S, D, M any] struct {
 	explained *explain.Records
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
-	keys     *keystate.States[M, Change]
-	queue    *queue.Pool[plan.Key]
+	keys     *keystate.States[K, M, Change]
+	queue    *queue.Pool[K]
 	previous *previousLeader
 	reads    *liveReads
 	holds    *holds
@@ -39,6 +42,17 @@ type Runner[S, D, M any] struct {
 
 // New returns a runner for the controller. It starts nothing.
 func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runner[S, D, M] {
+	c.KeyName = func(key plan.Key) plan.Key { return key }
+	r := NewTyped(shared, access, c)
+	r.explained = explain.NewRecords(r.detail)
+	return r
+}
+
+// NewTyped does the same for a controller whose keys are of any type. What people ask about is answered from its
+// records alone, because a key cannot be told from its name.
+func NewTyped[K comparable, S, D, M any](
+	shared Shared, access Access, c TypedController[K, S, D, M],
+) *TypedRunner[K, S, D, M] {
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
@@ -48,15 +62,15 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	if c.Remember == nil {
 		c.Remember = IfCarriedOut
 	}
-	r := &Runner[S, D, M]{
-		Controller: c,
-		shared:     shared,
-		access:     access,
-		reader:     client.ReadOnly(access.Client),
-		keys:       keystate.New[M, Change](),
-		reads:      &liveReads{},
+	r := &TypedRunner[K, S, D, M]{
+		TypedController: c,
+		shared:          shared,
+		access:          access,
+		reader:          client.ReadOnly(access.Client),
+		keys:            keystate.New[K, M, Change](),
+		reads:           &liveReads{},
 	}
-	r.explained = explain.NewRecords(r.detail)
+	r.explained = explain.NewRecords(nil)
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
 		Tracker: shared.Tracker, Written: access.Hooks.Write, Stale: r.stale,
@@ -69,7 +83,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 }
 
 // Run works until ctx ends and all workers have returned. It leaves no goroutine behind.
-func (r *Runner[S, D, M]) Run(ctx context.Context) error {
+func (r *TypedRunner[K, S, D, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
@@ -95,7 +109,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 }
 
 // work has the workers reconcile keys until ctx ends.
-func (r *Runner[S, D, M]) work(ctx context.Context) {
+func (r *TypedRunner[K, S, D, M]) work(ctx context.Context) {
 	var source sync.WaitGroup
 	if r.Source != nil {
 		source.Go(func() { r.Source(ctx, r.queue.Add) })
@@ -105,33 +119,35 @@ func (r *Runner[S, D, M]) work(ctx context.Context) {
 }
 
 // begin makes the state of a new term.
-func (r *Runner[S, D, M]) begin() {
+func (r *TypedRunner[K, S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.previous, r.reads = keystate.New[M, Change](), &previousLeader{}, &liveReads{}
+	r.keys, r.previous, r.reads = keystate.New[K, M, Change](), &previousLeader{}, &liveReads{}
 	r.holds = newHolds(r.Brake)
-	r.queue = queue.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
+	r.queue = queue.NewPool(queue.New(r.QueueName, r.namespaceOf), r.reconcile)
 	r.explained.Clear()
 }
 
 // end drops the state of a term and stops its timers, and with it goes what can only be said of a controller that runs.
-func (r *Runner[S, D, M]) end() {
+func (r *TypedRunner[K, S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys.End()
 	r.holds.end()
-	r.keys = keystate.New[M, Change]()
+	r.keys = keystate.New[K, M, Change]()
 }
 
+func (r *TypedRunner[K, S, D, M]) namespaceOf(key K) string { return r.KeyName(key).Namespace }
+
 // stale tells that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.
-func (r *Runner[S, D, M]) stale(resource schema.GroupResource) {
+func (r *TypedRunner[K, S, D, M]) stale(resource schema.GroupResource) {
 	if r.access.Hooks.Stale != nil {
 		r.access.Hooks.Stale(resource)
 	}
 }
 
 // enqueueAfter has the key reconciled after d, with the priority that it has now.
-func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
+func (r *TypedRunner[K, S, D, M]) enqueueAfter(key K, d time.Duration) {
 	if p := r.keys.Priority(key, queue.Changed, ""); p.Level == queue.InProgress {
 		r.queue.Prioritize(key, p)
 	}
@@ -139,6 +155,8 @@ func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
 }
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
-func (r *Runner[S, D, M]) debounce(s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
+func (r *TypedRunner[K, S, D, M]) debounce(
+	s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration,
+) time.Duration {
 	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Snapshot)
 }

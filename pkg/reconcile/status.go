@@ -32,16 +32,19 @@ type Status struct {
 }
 
 // Statuses returns how the runner does. It is cheap.
-func (r *Runner[S, D, M]) Statuses() []Status {
+func (r *TypedRunner[K, S, D, M]) Statuses() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var a queue.Activity[plan.Key]
+	var a queue.Activity[K]
 	if r.queue != nil {
 		a = r.queue.Activity()
 	}
 	s := Status{
-		Name: r.Name, Kinds: r.Explained, Running: a.Running, Key: a.Key, Stuck: a.Stuck,
+		Name: r.Name, Kinds: r.Explained, Running: a.Running, Stuck: a.Stuck,
 		Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Writing: r.executor.InFlight(),
+	}
+	if a.Stuck > 0 {
+		s.Key = r.KeyName(a.Key)
 	}
 	s.Debounced, s.Failing = r.keys.Counts()
 	return []Status{s}

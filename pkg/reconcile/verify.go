@@ -15,13 +15,13 @@ import (
 )
 
 // verifiable reports whether something can be read live that tells more than the caches.
-func (r *Runner[S, D, M]) verifiable() bool {
+func (r *TypedRunner[K, S, D, M]) verifiable() bool {
 	return r.shared.Verifier != nil && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
 }
 
 // observeVerified observes anew when the caches show what the server has: what was observed before may be older than that.
 // If the caches lack something, the error is [plan.ErrStale].
-func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], err error) {
+func (r *run[K, S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], err error) {
 	if err := r.verify(ctx, s); err != nil {
 		return o, err
 	}
@@ -33,7 +33,7 @@ func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[
 }
 
 // verify reads live what the caches may lack. Until the caches show it, nothing is written.
-func (r *run[S, D, M]) verify(ctx context.Context, s S) error {
+func (r *run[K, S, D, M]) verify(ctx context.Context, s S) error {
 	if r.runner.verifiable() {
 		var sets []Live
 		if owner := r.runner.ownerOf(s); owner != nil {
@@ -67,7 +67,7 @@ func ownerOnly(owner plan.Object) (Live, error) {
 
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
 // absence of what does not.
-func (r *run[S, D, M]) compare(ctx context.Context, set Live) error {
+func (r *run[K, S, D, M]) compare(ctx context.Context, set Live) error {
 	found, err := r.runner.shared.list(ctx, set.Kind, set.Namespace, set.options())
 	if err != nil {
 		return err

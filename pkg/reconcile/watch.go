@@ -13,7 +13,7 @@ import (
 )
 
 // waitForCaches waits until all caches are filled (CLI-59) whose API is not missing.
-func (r *Runner[S, D, M]) waitForCaches(ctx context.Context) error {
+func (r *TypedRunner[K, S, D, M]) waitForCaches(ctx context.Context) error {
 	var filled freshness.Caches
 	for _, w := range r.Watches {
 		if !cache.WaitForCacheSync(ctx.Done(), func() bool { return w.missing() || w.Informer.HasSynced() }) {
@@ -31,7 +31,7 @@ func (r *Runner[S, D, M]) waitForCaches(ctx context.Context) error {
 
 // watch registers the event handlers and waits until the objects that exist already have been queued. Handlers come
 // only now, so that a standby keeps warm caches and no queue. The returned function takes them off again.
-func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
+func (r *TypedRunner[K, S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 	var undo []func()
 	stop = func() {
 		for _, f := range undo {
@@ -52,14 +52,14 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 }
 
 // intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
-type intake[M any] struct {
-	keys     *keystate.States[M, Change]
-	queue    *queue.Pool[plan.Key]
+type intake[K comparable, M any] struct {
+	keys     *keystate.States[K, M, Change]
+	queue    *queue.Pool[K]
 	previous *previousLeader
 }
 
-func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
-	to := intake[M]{r.keys, r.queue, r.previous}
+func (r *TypedRunner[K, S, D, M]) handler(w TypedWatch[K]) cache.ResourceEventHandler {
+	to := intake[K, M]{r.keys, r.queue, r.previous}
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if after, ok := o.(plan.Object); ok && (initial || w.Ignore == nil || !w.Ignore(after)) {
@@ -90,7 +90,7 @@ func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 
 // enqueue queues the keys that a change concerns. Keys of objects from before our time are unverified: another process may
 // have written for them moments ago.
-func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bool) {
+func (r *TypedRunner[K, S, D, M]) enqueue(to intake[K, M], w TypedWatch[K], c Change, background bool) {
 	unverified := r.verifiable() && c.Before == nil && (background || r.mayBeTheirs(to.previous, w))
 	level := queue.Changed
 	if background {
@@ -115,6 +115,6 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 				continue
 			}
 		}
-		to.queue.AddWithPriority(key, to.keys.Priority(key, level, controllerOf(key, c.After)))
+		to.queue.AddWithPriority(key, to.keys.Priority(key, level, controllerOf(r.KeyName(key), c.After)))
 	}
 }

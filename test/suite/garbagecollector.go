@@ -201,8 +201,9 @@ const withoutActors = withoutElection + `
 			set garbage 0`
 
 const (
-	collectorPlan  = "pkg/controllers/garbagecollector/plan.go"
-	collectorGraph = "pkg/controllers/garbagecollector/graph.go"
+	collectorPlan     = "pkg/controllers/garbagecollector/plan.go"
+	collectorSnapshot = "pkg/controllers/garbagecollector/snapshot.go"
+	collectorGraph    = "pkg/controllers/garbagecollector/graph.go"
 )
 
 var garbageCollectorMutants = []Mutant{
@@ -220,15 +221,15 @@ var garbageCollectorMutants = []Mutant{
 	},
 	{
 		Name: "what a group had that vanishes from discovery is taken for deleted",
-		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.watched = wanted\n", `
-	for resource := range r.watched.Difference(wanted) {
-		for n := range r.all() {
-			if n.kind == r.kinds[resource] {
-				r.follow(r.forget(n, true))
+		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.term.watched = wanted\n", `
+	for resource := range r.term.watched.Difference(wanted) {
+		for n := range r.term.graph.all() {
+			if n.kind == r.term.kinds[resource] {
+				r.term.follow(r.term.graph.forget(n, true))
 			}
 		}
 	}
-	r.watched = wanted
+	r.term.watched = wanted
 `}},
 		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=35s",
 		Oracle: "S16",
@@ -246,26 +247,26 @@ var garbageCollectorMutants = []Mutant{
 		Edits: []Edit{
 			{collectorGraph, "if d.refersTo(n) && !yield(d) {", "if !yield(d) {"},
 			{collectorGraph, "if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
-			{collectorPlan, "case found != nil:\n", "case found != nil && (g.owners[ref.UID].stated[g.statedBy(n, ref)] == nil || g.owners[ref.UID].stated[g.statedBy(n, ref)].ownerState != absent):\n"},
+			{collectorSnapshot, "case found != nil:\n", "case found != nil && (g.owners[ref.UID].stated[g.statedBy(n, ref)] == nil || g.owners[ref.UID].stated[g.statedBy(n, ref)].ownerState != absent):\n"},
 		},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  mirror a\n\t\t\tat 30s  mirror a do=end",
 		Oracle: "S16",
 	},
 	{
 		Name:   "what is being deleted is deleted once more",
-		Edits:  []Edit{{collectorPlan, "case n.deleting:", "case n.deleting && n.attempt == nil:"}},
+		Edits:  []Edit{{collectorPlan, "case s.deleting:", "case s.deleting && s.attempt == nil:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 hold=true\n\t\t\tat 20s  family a do=delete",
 		Oracle: "S16",
 	},
 	{
 		Name:   "an owner goes before the dependents that block it",
-		Edits:  []Edit{{collectorPlan, "if len(blocking) == 0 {", "if len(blocking) < 9 {"}},
+		Edits:  []Edit{{collectorPlan, "if len(s.blocking) == 0 {", "if len(s.blocking) < 9 {"}},
 		Script: withoutActors + "\n\t\t\tseed 2\n\t\t\tat 10s  family a n=8\n\t\t\tat 20s  family a do=delete policy=Foreground",
 		Oracle: "S16",
 	},
 	{
 		Name:   "a deletion in the foreground does not end",
-		Edits:  []Edit{{collectorPlan, "if len(blocking) == 0 {", "if len(blocking) == 0 && !n.deleting {"}},
+		Edits:  []Edit{{collectorPlan, "if len(s.blocking) == 0 {", "if len(s.blocking) == 0 && !s.deleting {"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete policy=Foreground",
 		Oracle: SettledOracle,
 	},

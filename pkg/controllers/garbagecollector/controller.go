@@ -2,10 +2,16 @@ package garbagecollector
 
 import (
 	"cmp"
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // New returns the garbage collector (GC-1). Options that are zero have their defaults.
@@ -32,14 +38,48 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	r := &runner{
-		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, records: explain.NewRecords(nil), hooks: c.Access.Hooks,
-		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
-		brake: c.Brake,
+		client: clients.Client(), shared: c.Shared, access: c.Access, mapper: c.Shared.Mapper, hooks: c.Access.Hooks,
+		events: c.Access.Events, records: explain.NewRecords(nil), brake: c.Brake, metadata: c.Metadata,
+		resources: c.Clients.Mapper().PreferredResources, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
 	r.executor = executor.New(executor.Config{
-		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method, Events: c.Access.Events,
-		Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
+		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
+		Events: c.Access.Events, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
+	r.access.Client = r.client
 	c.RegisterMetrics(r.syncErrors)
 	return r, nil
+}
+
+// absences is the controller of what is not found: its keys are kinds of owners.
+type absences = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
+
+// newProofs returns what looks for proof, for one term, that owners of a kind are gone.
+func (r *runner) newProofs() reconcile.Part {
+	return reconcile.NewTyped(r.shared, r.access, absences{
+		Name:             "garbage_collector_prove_absence",
+		Workers:          r.workers,
+		KeyName:          func(kind schema.GroupKind) plan.Key { return plan.Key{Name: kind.String()} },
+		Observe:          r.observeAbsence,
+		Plan:             planAbsence,
+		Remember:         reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
+		Planned:          r.noteAbsence,
+		Source:           r.proveBy,
+		SkipVerification: true, // it has no caches
+	})
+}
+
+// noteAbsence tells the term what was decided.
+func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term.noteAbsence(time.Now(), s, d)
+	return nil
+}
+
+// proveBy has the term enqueue kinds.
+func (r *runner) proveBy(_ context.Context, enqueue func(schema.GroupKind)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term.proveBy(enqueue)
 }

@@ -148,7 +148,7 @@ func TestHealthNeedsNoGraph(t *testing.T) {
 	run(t, func(b *bench) {
 		sub := b.metadata.Subscribe(b.runner)
 		defer sub.Close()
-		b.health.begin(sub, b.remove, b.orphan)
+		b.health.begin(sub, b.term.remove, b.term.orphan)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		answered := make(chan string)

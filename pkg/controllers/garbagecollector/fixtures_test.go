@@ -105,6 +105,12 @@ func (w *world) forget(uid types.UID, certain bool) effects {
 	return w.graph.forget(w.nodes[uid], certain)
 }
 
+// decide decides about an object as it is known now.
+func (w *world) decide(now time.Time, n *node) decision { return decide(now, w.snapshotOf(n)) }
+
+// decideOrphan does the same for one whose dependents are to be orphaned.
+func (w *world) decideOrphan(n *node) decision { return decideOrphan(w.snapshotOf(n)) }
+
 func (w *world) add(e effects) {
 	w.effects.remove = append(append(w.effects.remove, e.remove...), e.review...)
 	w.effects.orphan = append(w.effects.orphan, e.orphan...)

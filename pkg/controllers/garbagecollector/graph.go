@@ -12,23 +12,24 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
-// concurrent use.
+// graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not
+// safe for concurrent use.
 type graph struct {
 	nodes  map[types.UID]*node  // the first of those with the uid
 	owners map[types.UID]*owner // of what somebody refers to, whether it exists or not
-	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a mass deletion,
-	// they are not asked for again.
+	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a
+	// mass deletion, they are not asked for again.
 	missing *lru.Cache
 	// clusterScoped are the kinds that are known to have no namespaces.
 	clusterScoped map[schema.GroupKind]bool
-	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
-	// an owner has no more dependents.
+	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is
+	// not known that an owner has no more dependents.
 	complete bool
-	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
-	// Their objects may be dependents that are not known yet.
+	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for
+	// long enough. Their objects may be dependents that are not known yet.
 	listing sets.Set[schema.GroupVersionResource]
-	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no list.
+	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no
+	// list.
 	cleared sets.Set[*node]
 }
 
@@ -44,11 +45,13 @@ const (
 func newGraph() *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
-		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](), cleared: sets.New[*node](),
+		missing: lru.New(rememberedMissing), cleared: sets.New[*node](),
+		listing: sets.New[schema.GroupVersionResource](),
 	}
 }
 
-// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
+// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be
+// released.
 func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
 
 // knowsDependents reports whether the dependents of an object are known as far as possible.
@@ -65,8 +68,8 @@ func (k *resourceKind) same(other *resourceKind) bool {
 	return k == other || k.Group == other.Group && k.resource == other.resource
 }
 
-// node is an object that a watch has shown (GC-17). Its uid does not identify it: an aggregated API server may show the objects of
-// another group under their own uids. The resource, the namespace, the name and the uid do.
+// node is an object that a watch has shown (GC-17). Its uid does not identify it: an aggregated API server may show the
+// objects of another group under their own uids. The resource, the namespace, the name and the uid do.
 type node struct {
 	kind            *resourceKind // one for all objects of the resource
 	namespace, name string        // like the uid, they never change
@@ -79,39 +82,6 @@ type node struct {
 	attempt         *attempt // the last deletion that was tried; nil if none was, or it has failed
 	twin            *node    // the next object with the same uid; nearly always nil
 }
-
-// owner is what is known of a uid that is referred to.
-type owner struct {
-	dependents map[*node]struct{}
-	blocking   map[*node]struct{}         // dependents with a blocking reference to the uid; nil until an owner waits for them
-	refs       []metav1.OwnerReference    // those of the latest dependent that names it first, for others to share
-	stated     map[statedOwner]*statement // owners that references to the uid state, and that no node is
-}
-
-// statement is what is known of an owner as references state it, and which dependents state it.
-type statement struct {
-	ownerState
-	by map[*node]struct{}
-}
-
-// statedOwner is an owner as references state it, for which there is no node: the owner does not exist, or it has not been seen yet, or
-// its kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents, unless
-// the watch of that kind has shown the deletion of that very object.
-type statedOwner struct {
-	apiVersion, kind string
-	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
-	uid              types.UID
-}
-
-type ownerState int
-
-const (
-	unverified   ownerState = iota // nobody knows yet: the dependents wait
-	absent                         // a watch has shown its deletion: references to it dangle (GC-26)
-	notFound                       // a live read has not found it: they dangle, too (GC-33)
-	present                        // the server has it, but no watch has shown it yet (GC-20)
-	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
-)
 
 // effects are what a change of the graph leads to.
 type effects struct {
@@ -133,7 +103,8 @@ func (n *node) waiting() bool {
 	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// orphaning reports whether the object waits for its dependents to be orphaned. That wins over foreground deletion (GC-25).
+// orphaning reports whether the object waits for its dependents to be orphaned. That wins over foreground deletion
+// (GC-25).
 func (n *node) orphaning() bool {
 	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerOrphanDependents)
 }
@@ -141,7 +112,8 @@ func (n *node) orphaning() bool {
 // object returns what is known of the object. Its lists belong to the graph.
 func (n *node) object() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version, OwnerReferences: n.owners, Finalizers: n.finalizers,
+		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version,
+		OwnerReferences: n.owners, Finalizers: n.finalizers,
 	}}
 	o.SetGroupVersionKind(n.kind.GroupVersionKind)
 	return o
@@ -199,7 +171,8 @@ func (g *graph) has(n *node) bool {
 	return false
 }
 
-// add begins to know an object. If it was missing before, it no longer is: a backup of etcd that is restored brings objects back.
+// add begins to know an object. If it was missing before, it no longer is: a backup of etcd that is restored brings
+// objects back.
 func (g *graph) add(k *resourceKind, o *metav1.PartialObjectMetadata) *node {
 	n := &node{kind: k, namespace: o.Namespace, name: o.Name, uid: o.UID, twin: g.nodes[o.UID]}
 	g.nodes[o.UID] = n
@@ -225,8 +198,8 @@ func (g *graph) drop(n *node) {
 	g.cleared.Delete(n)
 }
 
-// observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor deletion leads to
-// nothing. Versions of one resource can be compared, those of two cannot.
+// observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor
+// deletion leads to nothing. Versions of one resource can be compared, those of two cannot.
 func (g *graph) observe(k *resourceKind, o *metav1.PartialObjectMetadata) (e effects) {
 	n := g.find(k, o)
 	if o.UID == "" || n != nil && older(o.ResourceVersion, n.version) {
@@ -266,6 +239,7 @@ func (g *graph) deletionBegins(n, before *node, e *effects) {
 	case n.orphaning():
 		e.orphan = append(e.orphan, n)
 	case n.waiting():
+		g.waitFor(n)
 		if !before.waiting() || before.orphaning() {
 			g.considerDependents(n, e)
 		}
@@ -321,123 +295,6 @@ func (g *graph) shared(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return o.refs
 }
 
-// unblock queues an owner that waits for its dependents, because n does not block it any more (GC-24, GC-26).
-func (g *graph) unblock(n *node, uid types.UID, e *effects) {
-	if o := g.owners[uid]; o != nil {
-		delete(o.blocking, n)
-	}
-	for owner := range g.twins(uid) {
-		if owner.waiting() {
-			e.review = append(e.review, owner)
-		}
-	}
-}
-
-// unlink forgets that n depends on the uid, and with the last dependent all that was known of it, but that it does not exist.
-func (g *graph) unlink(n *node, uid types.UID) {
-	o := g.owners[uid]
-	if o == nil {
-		return
-	}
-	delete(o.blocking, n)
-	if delete(o.dependents, n); len(o.dependents) > 0 {
-		return
-	}
-	delete(g.owners, uid)
-	maps.DeleteFunc(o.stated, func(_ statedOwner, s *statement) bool { return s.ownerState != absent && s.ownerState != notFound })
-	if len(o.stated) > 0 && len(o.stated) <= mostStatedMissing {
-		g.missing.Add(uid, o.stated)
-	}
-}
-
-// newOwner begins to note who refers to the uid. A resource does not use uids again: what was missing once still is, unless it is seen.
-func (g *graph) newOwner(uid types.UID) *owner {
-	o := &owner{dependents: map[*node]struct{}{}}
-	if known, ok := g.missing.Get(uid); ok {
-		o.stated = known.(map[statedOwner]*statement)
-		g.missing.Remove(uid)
-	}
-	g.owners[uid] = o
-	return o
-}
-
-// checkReference has the owner that a reference states verified if there is no node for it.
-func (g *graph) checkReference(n *node, ref metav1.OwnerReference, tell bool, e *effects) {
-	if g.ownerOf(n, ref) != nil {
-		return
-	}
-	if tell && len(e.foreign) < mostForeign && g.isForeign(n, ref) {
-		e.foreign = append(e.foreign, foreignReference{n.object(), ref})
-	}
-	c := g.statedBy(n, ref)
-	s, known := g.owners[ref.UID].statement(c)
-	if s.by[n] = struct{}{}; !known {
-		e.verify = append(e.verify, c)
-	}
-}
-
-// unstate forgets that n states an owner by a reference that it has no more. What is known of that owner stays.
-func (g *graph) unstate(n *node, ref metav1.OwnerReference) {
-	if o := g.owners[ref.UID]; o != nil {
-		if s := o.stated[g.statedBy(n, ref)]; s != nil {
-			delete(s.by, n)
-		}
-	}
-}
-
-// isForeign reports whether the owner that a reference names is in another namespace.
-func (g *graph) isForeign(n *node, ref metav1.OwnerReference) bool {
-	for found := range g.twins(ref.UID) {
-		if found.namespace != "" && found.namespace != n.namespace && found.isNamed(ref.APIVersion, ref.Kind, found.namespace, ref.Name) {
-			return true
-		}
-	}
-	return false
-}
-
-// statement returns what is known of an owner as references state it. It is unverified if nothing was known.
-func (o *owner) statement(c statedOwner) (s *statement, known bool) {
-	if s, known = o.stated[c]; known {
-		return s, true
-	}
-	if o.stated == nil {
-		o.stated = map[statedOwner]*statement{}
-	}
-	s = &statement{by: map[*node]struct{}{}}
-	o.stated[c] = s
-	return s, false
-}
-
-func (g *graph) statedBy(n *node, ref metav1.OwnerReference) statedOwner {
-	c := statedOwner{ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID}
-	if g.clusterScoped[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()] {
-		c.namespace = ""
-	}
-	return c
-}
-
-// ownerOf returns the object to which a reference of n refers, nil if none is known. If there were two, the one that does not wait for
-// its dependents counts.
-func (g *graph) ownerOf(n *node, ref metav1.OwnerReference) (found *node) {
-	for other := range g.twins(ref.UID) {
-		if other.matches(n, ref) && (found == nil || found.waiting()) {
-			found = other
-		}
-	}
-	return found
-}
-
-// matches reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
-// one (GC-54).
-func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
-	return ref.UID == n.uid && n.isNamed(ref.APIVersion, ref.Kind, dependent.namespace, ref.Name)
-}
-
-// isNamed reports whether a kind and a name, in a namespace, mean the node.
-func (n *node) isNamed(apiVersion, kind, namespace, name string) bool {
-	return name == n.name && (n.namespace == "" || n.namespace == namespace) && schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == n.kind.GroupKind()
-}
-
 // dependentsOf are the objects that refer to n, and not just to its uid.
 func (g *graph) dependentsOf(n *node) func(yield func(*node) bool) {
 	return func(yield func(*node) bool) {
@@ -459,7 +316,9 @@ func (g *graph) resolve(n *node, e *effects) {
 	if o == nil {
 		return
 	}
-	maps.DeleteFunc(o.stated, func(c statedOwner, _ *statement) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
+	maps.DeleteFunc(o.stated, func(c statedOwner, _ *statement) bool {
+		return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name)
+	})
 	for d := range o.dependents {
 		for ref := range d.refsTo(n.uid) {
 			g.checkReference(d, ref, true, e)
@@ -470,8 +329,8 @@ func (g *graph) resolve(n *node, e *effects) {
 	}
 }
 
-// consider queues a node if one of its references may have to go, and what all of them are is known. Of many references, it leaves that to
-// the decision.
+// consider queues a node if one of its references may have to go, and what all of them are is known. Of many
+// references, it leaves that to the decision.
 func (g *graph) consider(n *node, e *effects) {
 	switch {
 	case n.deleting:
@@ -500,9 +359,9 @@ func (g *graph) considerDependents(n *node, e *effects) {
 	}
 }
 
-// forget removes an object that is gone (GC-26). References to it dangle, and nobody has to be asked: those that name this object, for
-// that another one with the uid is gone says nothing about it. If its end is not certain, because a list has not shown it any more, what
-// refers to it is verified.
+// forget removes an object that is gone (GC-26). References to it dangle, and nobody has to be asked: those that name
+// this object, for that another one with the uid is gone says nothing about it. If its end is not certain, because a
+// list has not shown it any more, what refers to it is verified.
 func (g *graph) forget(n *node, certain bool) (e effects) {
 	g.drop(n)
 	for _, ref := range n.owners {
@@ -535,73 +394,12 @@ func (g *graph) forget(n *node, certain bool) (e effects) {
 	return e
 }
 
-// verified notes what a live read has said of an owner, and queues the dependents that state it (GC-20, GC-22).
-func (g *graph) verified(c statedOwner, state ownerState) (e effects) {
-	s := g.statementOf(c)
-	if s == nil || s.ownerState == state {
-		return e
-	}
-	s.ownerState = state
-	for d := range s.by {
-		g.consider(d, &e)
-	}
-	return e
-}
-
-// statementOf returns what is known of an owner as references state it; nil if none does.
-func (g *graph) statementOf(c statedOwner) *statement {
-	if o := g.owners[c.uid]; o != nil {
-		return o.stated[c]
-	}
-	return nil
-}
-
-// isStated reports whether dependents still state the owner. Otherwise it is forgotten.
-func (g *graph) isStated(c statedOwner) bool {
-	s := g.statementOf(c)
-	if s != nil && len(s.by) == 0 {
-		delete(g.owners[c.uid].stated, c)
-	}
-	return s != nil && len(s.by) > 0
-}
-
-// dependentsStating are the dependents that state the owner.
-func (g *graph) dependentsStating(c statedOwner) map[*node]struct{} {
-	if s := g.statementOf(c); s != nil {
-		return s.by
-	}
-	return nil
-}
-
 // redefine gives the objects of a resource another kind than before.
 func (g *graph) redefine(k *resourceKind, as schema.GroupVersionKind) (e effects) {
 	k.GroupVersionKind = as
 	for n := range g.all() {
 		if n.kind == k {
 			g.resolve(n, &e)
-		}
-	}
-	return e
-}
-
-// setScope notes whether a kind has namespaces. Dependents in several namespaces state one owner if it has none.
-func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) {
-	if g.clusterScoped[kind] == clusterScoped {
-		return e
-	}
-	g.clusterScoped[kind] = clusterScoped
-	of := func(c statedOwner, _ *statement) bool { return c.groupVersionKind().GroupKind() == kind }
-	for uid, o := range g.owners {
-		stated := len(o.stated)
-		if maps.DeleteFunc(o.stated, of); len(o.stated) == stated {
-			continue
-		}
-		for d := range o.dependents {
-			for ref := range d.refsTo(uid) {
-				if schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == kind {
-					g.checkReference(d, ref, false, &e)
-				}
-			}
 		}
 	}
 	return e

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// manyReferences is from how many owner references on a node has an index of them. An API server sets no limit, and nobody's references may
-// cost more than their number.
+// manyReferences is from how many owner references on a node has an index of them. An API server sets no limit, and
+// nobody's references may cost more than their number.
 const manyReferences = 32
 
 // reference is an owner reference that can be compared.

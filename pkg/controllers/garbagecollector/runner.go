@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,14 +31,13 @@ import (
 const (
 	discoverEvery = 30 * time.Second
 	syncTimeout   = 30 * time.Second
-	// reviewEach is how long a decision waits for each of many owners, reviewMany for many dependents.
-	reviewEach = 100 * time.Microsecond
-	reviewMany = 100 * time.Millisecond
 )
 
 // runner runs the garbage collector.
 type runner struct {
 	client     client.Client
+	shared     reconcile.Shared
+	access     reconcile.Access
 	mapper     client.KindMapper
 	executor   *executor.Executor
 	events     record.EventRecorder
@@ -53,20 +51,10 @@ type runner struct {
 	health     health
 	rendering  sync.Mutex // held while the graph is written out, which is large
 
-	mu sync.Mutex // guards all that follows; it is taken before the lock of health, and never while a method of a subscription that waits is called
-	*graph
-	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
-	watched                sets.Set[schema.GroupVersionResource]
-	synced                 sets.Set[schema.GroupKind]             // what has been listed, while the graph is not complete
-	awaiting               map[schema.GroupKind][]statedOwner     // to be verified when the kind has been listed
-	reads                  map[schema.GroupVersionKind]*kindReads // live reads of owners, by their kind
-	asking                 map[string]sets.Set[*node]             // what waits to learn whether it has dependents of kinds that are being listed, by namespace
-	absences               map[schema.GroupVersionResource]int    // how many discoveries in a row lack what was watched
-	warned                 map[statedOwner]sets.Set[*node]        // which dependents have an event that says that the owner cannot be looked up
-	absentByKind           map[schema.GroupKind]*absentOwners     // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
-	local                  sets.Set[schema.GroupVersion]          // groups that are known to be served by the API server itself
-	remove, orphan, verify *pool
-	ask, prove             *pool
+	// mu guards the term. It is taken before the lock of health, and never while a method of a subscription that waits
+	// is called.
+	mu   sync.Mutex
+	term *term // nil before the first one
 }
 
 // item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
@@ -77,12 +65,14 @@ type item struct {
 
 // Run implements manager.Runner.
 func (r *runner) Run(ctx context.Context) error {
-	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Name: "garbage_collector_graph_changes"}) // GC-2: always empty
+	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{ // GC-2: always empty
+		Name: "garbage_collector_graph_changes",
+	})
 	defer changes.ShutDown()
 	r.begin()
 	defer r.records.Clear()
 	sub := r.metadata.Subscribe(r)
-	r.health.begin(sub, r.remove, r.orphan, r.verify, r.ask, r.prove)
+	r.health.begin(sub, r.term.remove, r.term.orphan, r.term.verify, r.term.ask, r.term.proofs)
 	var all sync.WaitGroup
 	all.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
@@ -97,28 +87,21 @@ func (r *runner) Run(ctx context.Context) error {
 // work runs the workers until ctx ends.
 func (r *runner) work(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, p := range []*pool{r.remove, r.orphan, r.verify, r.ask, r.prove} {
+	all.Go(func() { _ = r.term.proofs.Run(ctx) }) // it has no caches, of which one might not be usable
+	for _, p := range []*pool{r.term.remove, r.term.orphan, r.term.verify, r.term.ask} {
 		all.Go(func() { p.Run(ctx, r.workers) })
 	}
 	all.Wait()
 }
 
-// begin forgets what was known in an earlier term.
+// begin begins a term, in which nothing is known of an earlier one.
 func (r *runner) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.graph = newGraph()
-	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
-	r.synced, r.awaiting = sets.New[schema.GroupKind](), map[schema.GroupKind][]statedOwner{}
-	r.reads = map[schema.GroupVersionKind]*kindReads{}
-	r.warned = map[statedOwner]sets.Set[*node]{}
-	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
-	r.forgetAbsentOwners()
-	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
-	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
-	r.verify = newPool("garbage_collector_verify_owner", r.processOwner)
-	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
-	r.prove = newPool("garbage_collector_prove_absence", r.processAbsentOwners)
+	if r.term != nil {
+		r.term.releaseHeld()
+	}
+	r.term = r.newTerm()
 }
 
 // Records returns what is remembered for /debug/explain.
@@ -136,21 +119,21 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		}
 		resource := m.GroupVersionResource()
 		all = append(all, resource)
-		if !r.watched.Has(resource) {
-			r.listing.Insert(resource) // before its watch begins
-			r.cleared.Clear()
+		if !r.term.watched.Has(resource) {
+			r.term.graph.listing.Insert(resource) // before its watch begins
+			r.term.graph.cleared.Clear()
 		}
-		if k := r.kinds[resource]; k == nil {
-			r.kinds[resource] = &resourceKind{m.GroupVersionKind, m.Resource}
+		if k := r.term.kinds[resource]; k == nil {
+			r.term.kinds[resource] = &resourceKind{m.GroupVersionKind, m.Resource}
 		} else if k.GroupVersionKind != m.GroupVersionKind { // a custom resource may be defined anew
-			r.follow(r.redefine(k, m.GroupVersionKind))
+			r.term.follow(r.term.graph.redefine(k, m.GroupVersionKind))
 		}
 		clusterScoped[m.GroupKind()] = clusterScoped[m.GroupKind()] || !m.Namespaced
 	}
 	for kind, is := range clusterScoped {
-		r.follow(r.setScope(kind, is))
+		r.term.follow(r.term.graph.setScope(kind, is))
 	}
-	r.health.setListing(r.listing)
+	r.health.setListing(r.term.graph.listing)
 	return all, err
 }
 
@@ -161,10 +144,11 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	}
 	wanted := sets.New(sub.Resources()...)
 	r.mu.Lock()
-	added := wanted.Difference(r.watched)
-	r.watched = wanted
-	vanished := r.forgetVanished(err)
-	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
+	added := wanted.Difference(r.term.watched)
+	r.term.watched = wanted
+	vanished := r.term.forgetVanished(err)
+	otherwise := r.term.graph.listing.Difference(added) // found, but watched in another version
+	r.term.doneListing(otherwise.UnsortedList()...)
 	r.mu.Unlock()
 	for _, resource := range vanished {
 		sub.Forget(resource) // takes locks under which handlers are called
@@ -186,88 +170,52 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	unsynced := slices.DeleteFunc(sub.Resources(), sub.Synced)
 	if len(unsynced) > 0 && ctx.Err() == nil {
 		r.syncErrors.Inc()
-		klog.FromContext(ctx).Info("Some resources could not be listed in time, goes on without them", "resources", unsynced)
+		klog.FromContext(ctx).Info("Some resources could not be listed in time, goes on without them",
+			"resources", unsynced)
 	}
 	r.complete()
 }
 
-// doneListing has owners that are to be released wait no longer for these resources. It is called under the lock.
-func (r *runner) doneListing(resources ...schema.GroupVersionResource) {
-	if len(r.listing) > 0 {
-		r.listing.Delete(resources...)
-		r.health.setListing(r.listing)
-		r.reviewWaiting()
-	}
-}
-
-// reviewWaiting queues the objects that wait for their dependents, if these are known by now. It is called under the lock.
-func (r *runner) reviewWaiting() {
-	if !r.settled() {
-		return
-	}
-	clear(r.asking)
-	r.cleared.Clear()
-	for n := range r.all() {
-		if n.orphaning() {
-			r.orphan.add(item{node: n})
-		} else if n.waiting() {
-			r.remove.add(item{node: n})
-			var e effects
-			r.considerDependents(n, &e)
-			r.follow(e)
-		}
-	}
-}
-
-// listed has owners verified, and others released, that waited for a resource to be listed, or for long enough. When the resource has
-// really been listed, what was seen in another version of its kind, and is not in this one, may be gone.
+// listed has owners verified, and others released, that waited for a resource to be listed, or for long enough. When
+// the resource has really been listed, what was seen in another version of its kind, and is not in this one, may be
+// gone.
 func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.kinds[resource]
+	k := r.term.kinds[resource]
 	if k == nil {
 		return
 	}
-	r.synced.Insert(k.GroupKind())
-	r.release(k.GroupKind())
-	for n := range r.all() {
+	r.term.synced.Insert(k.GroupKind())
+	r.term.release(k.GroupKind())
+	for n := range r.term.graph.all() {
 		if all && n.kind != k && n.kind.same(k) {
-			r.gone(n, false)
+			r.term.gone(n, false)
 		}
 	}
-	r.doneListing(resource)
-}
-
-// release is called under the lock.
-func (r *runner) release(kind schema.GroupKind) {
-	for _, c := range r.awaiting[kind] {
-		if r.isStated(c) {
-			r.verify.add(item{statedOwner: c})
-		}
-	}
-	delete(r.awaiting, kind)
+	r.term.doneListing(resource)
 }
 
 // complete lets owners be released, as the objects of all kinds are known as far as possible (GC-15).
 func (r *runner) complete() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.watched) == 0 || r.graph.complete {
+	if len(r.term.watched) == 0 || r.term.graph.complete {
 		return
 	}
-	r.graph.complete = true
-	for kind := range r.awaiting {
-		r.release(kind)
+	r.term.graph.complete = true
+	for kind := range r.term.awaiting {
+		r.term.release(kind)
 	}
-	r.reviewWaiting()
+	r.term.reviewWaiting()
 }
 
 // OnUpdate implements metadata.Handler.
 func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.kinds[resource]; k != nil {
-		r.follow(r.observe(k, o))
+	if k := r.term.kinds[resource]; k != nil {
+		r.term.follow(r.term.graph.observe(k, o))
 	}
 }
 
@@ -275,84 +223,11 @@ func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.Partia
 func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.kinds[resource]; k != nil {
-		if n := r.find(k, o); n != nil {
-			r.gone(n, o.ResourceVersion != "")
+	if k := r.term.kinds[resource]; k != nil {
+		if n := r.term.graph.find(k, o); n != nil {
+			r.term.gone(n, o.ResourceVersion != "")
 		}
 	}
-}
-
-// gone notes that an object is gone. It is called under the lock.
-func (r *runner) gone(n *node, certain bool) {
-	r.records.Forget(explainKey(n.object()))
-	if !certain {
-		r.absentOwnersOf(n.kind.GroupKind()).lose(time.Now())
-	}
-	r.follow(r.forget(n, certain && r.isSole(n.kind)))
-}
-
-// isSole reports whether no other resource has the kind. Otherwise a reference does not tell which resource it means.
-func (r *runner) isSole(k *resourceKind) bool {
-	for _, other := range r.kinds {
-		if other.GroupKind() == k.GroupKind() && !other.same(k) {
-			return false
-		}
-	}
-	return true
-}
-
-// follow queues what a change of the graph leads to. It is called under the lock.
-func (r *runner) follow(e effects) {
-	for _, n := range e.remove {
-		r.remove.add(item{node: n})
-	}
-	for _, n := range e.review {
-		if wait := r.reviewAfter(n); wait > 0 {
-			r.remove.AddAfter(item{node: n}, wait)
-		} else {
-			r.remove.add(item{node: n})
-		}
-	}
-	for _, n := range e.orphan {
-		r.orphan.add(item{node: n})
-	}
-	for _, c := range e.verify {
-		if kind := c.groupVersionKind().GroupKind(); r.awaited(kind) {
-			r.awaiting[kind] = append(r.awaiting[kind], c)
-		} else {
-			r.verify.add(item{statedOwner: c})
-		}
-	}
-	for _, s := range e.foreign {
-		r.events.Eventf(s.dependent, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
-			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)
-	}
-}
-
-// reviewAfter returns how long a decision about an object waits that costs more than a moment. Thousands of its owners, or of the dependents for
-// which it waits, may go one after the other. It is called under the lock.
-func (r *runner) reviewAfter(n *node) time.Duration {
-	if n.byUID != nil {
-		return time.Duration(len(n.owners)) * reviewEach
-	}
-	if o := r.owners[n.uid]; o != nil && len(o.blocking) > mostBlocking {
-		return reviewMany
-	}
-	return 0
-}
-
-// awaited reports whether the kind is being listed at the start, so that its objects will be seen.
-func (r *runner) awaited(kind schema.GroupKind) bool {
-	if r.graph.complete || r.synced.Has(kind) {
-		return false
-	}
-	for _, known := range r.kinds {
-		if known.GroupKind() == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // processItem decides about an object, and carries out the decision.
@@ -375,44 +250,58 @@ func (r *runner) processItem(ctx context.Context, i item) (time.Duration, error)
 
 // decideItem returns an object as it was decided about; nil if it is gone.
 func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.has(n) {
+	s, ok := r.observeItem(n)
+	if !ok {
 		return nil, decision{}
 	}
 	now := time.Now()
-	d := r.unlessHeld(now, n, r.decide(now, n))
+	return s.object, r.note(now, n, s, decide(now, s))
+}
+
+// observeItem copies what a decision about an object goes by. ok is false if the object is gone.
+func (r *runner) observeItem(n *node) (s snapshot, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.term.graph.has(n) {
+		return s, false
+	}
+	return r.term.graph.snapshotOf(n), true
+}
+
+// note notes what was decided about an object, unless the object is held, and returns what is carried out.
+func (r *runner) note(now time.Time, n *node, s snapshot, d decision) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.term.graph.has(n) {
+		return decision{}
+	}
+	d = r.term.unlessHeld(now, n, d)
 	switch {
 	case d.read:
 		n.attempt = nil
 	case d.deletes:
-		n.attempt = &attempt{n.version, now}
+		n.attempt = &attempt{s.object.ResourceVersion, now}
 	}
 	for _, other := range d.enqueue {
-		r.remove.add(item{node: other})
+		r.term.remove.add(item{node: other})
 	}
-	r.askLater(n, d)
-	return n.object(), d
+	r.term.askLater(n, d)
+	return d
 }
 
 // processOrphan takes an owner off its dependents.
 func (r *runner) processOrphan(ctx context.Context, i item) (time.Duration, error) {
-	o, d := r.decideOwner(i.node)
-	if o == nil {
+	s, ok := r.observeItem(i.node)
+	if !ok {
 		return 0, nil
 	}
-	return 0, r.apply(ctx, i.node, o, d)
-}
-
-func (r *runner) decideOwner(n *node) (*metav1.PartialObjectMetadata, decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.has(n) {
-		return nil, decision{}
+	d := decideOrphan(s)
+	if d.ask {
+		r.mu.Lock()
+		r.term.askLater(i.node, d)
+		r.mu.Unlock()
 	}
-	d := r.decideOrphan(n)
-	r.askLater(n, d)
-	return n.object(), d
+	return 0, r.apply(ctx, i.node, s.object, d)
 }
 
 // errUndone keeps an item in the queue until its change is made again.
@@ -427,7 +316,8 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 		if did = writing.Apply(d.Steps); writing.LeftOut() > 0 && did.Err == nil {
 			did.Err = errUndone
 		}
-		if i := (item{node: n}); did.Err != nil && max(r.remove.failuresOf(i), r.orphan.failuresOf(i)) >= lasting {
+		i := item{node: n}
+		if did.Err != nil && max(r.term.remove.failuresOf(i), r.term.orphan.failuresOf(i)) >= lasting {
 			writing.TellFailure(did)
 		}
 	}
@@ -440,18 +330,19 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 
 // Handlers returns what is served of the graph, by path (GC-57).
 func (r *runner) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph)}
+	return map[string]http.Handler{
+		"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph),
+	}
 }
 
 // drawn copies the graph, or the surroundings of some objects.
 func (r *runner) drawn(uids []types.UID) []drawing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.graph
-	if g == nil {
-		g = newGraph()
+	if r.term == nil {
+		return nil
 	}
-	return g.draw(uids...)
+	return r.term.graph.draw(uids...)
 }
 
 // serveGraph writes the graph for one request at a time. It is copied under the lock, and written out without it.

@@ -47,7 +47,7 @@ func runWidgets(t *testing.T, registered string, test func(b *bench, api *widget
 		b.asks(api)
 		b.mu.Lock()
 		b.mapper = builtIns{{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets", Namespaced: true}}
-		b.kinds[widgets] = widgetKind
+		b.term.kinds[widgets] = widgetKind
 		b.mu.Unlock()
 		if registered != "" {
 			b.server.ServeRaw(registration, []byte(registered))
@@ -142,7 +142,7 @@ func TestOrdinaryWorkIsNotHeld(t *testing.T) {
 			b.seeWidgetDependents(0, 900)
 		}, 400, true},
 		{"switched off", aggregated, func(b *bench, _ *widgetAPI) {
-			b.brake = brake.New(brake.Budget{Share: -1})
+			b.term.brake = brake.New(brake.Budget{Share: -1})
 			b.seeWidgetDependents(0, 100)
 		}, 100, false},
 	} {

@@ -15,16 +15,19 @@ import (
 type health struct {
 	mu           sync.Mutex
 	sub          *metadata.Subscription // nil while the controller does not run
-	queues       []*pool                // none while the controller does not run
+	parts        []part                 // none while the controller does not run
 	undiscovered error                  // why nothing at all is known of what to watch
 	listing      sets.Set[schema.GroupVersionResource]
 }
 
+// part is one queue with its workers.
+type part interface{ Statuses() []reconcile.Status }
+
 // begin notes what runs from now on.
-func (h *health) begin(sub *metadata.Subscription, queues ...*pool) {
+func (h *health) begin(sub *metadata.Subscription, parts ...part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sub, h.queues, h.undiscovered, h.listing = sub, queues, nil, nil
+	h.sub, h.parts, h.undiscovered, h.listing = sub, parts, nil, nil
 }
 
 func (h *health) setUndiscovered(err error) {
@@ -62,14 +65,15 @@ func (r *runner) Unlisted() (all []string) {
 // Statuses tells how the queues do, for health checks and metrics.
 func (r *runner) Statuses() (all []reconcile.Status) {
 	r.health.mu.Lock()
-	queues := r.health.queues
+	parts := r.health.parts
 	r.health.mu.Unlock()
-	for _, p := range queues {
-		s := p.status()
-		if p.name == "garbage_collector_attempt_to_delete" {
-			s.Name, s.Writing = explainName, r.executor.InFlight()
+	for _, p := range parts {
+		for _, s := range p.Statuses() {
+			if s.Name == deleteQueue {
+				s.Name, s.Writing = explainName, r.executor.InFlight()
+			}
+			all = append(all, s)
 		}
-		all = append(all, s)
 	}
 	if all == nil {
 		all = []reconcile.Status{{Name: explainName}}

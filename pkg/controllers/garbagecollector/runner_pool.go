@@ -20,6 +20,9 @@ import (
 // explainName is that of the controller's records in /debug/explain.
 const explainName = "garbage_collector"
 
+// deleteQueue is the name of the queue of objects that are decided about (GC-2).
+const deleteQueue = "garbage_collector_attempt_to_delete"
+
 // pool is a queue with its workers.
 type pool struct {
 	*queue.Pool[item]
@@ -82,7 +85,8 @@ func log(ctx context.Context, name string, i item, err error, failures int) {
 	if failures != lasting || executor.Silent(err) {
 		return
 	}
-	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
+	klog.FromContext(ctx).Info("Garbage collection fails, will retry",
+		"queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
 }
 
 // safely has a panic end at its item.
@@ -96,6 +100,9 @@ func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err err
 	return p.process(ctx, i)
 }
 
+// Statuses implements part.
+func (p *pool) Statuses() []reconcile.Status { return []reconcile.Status{p.status()} }
+
 // status tells how the workers do.
 func (p *pool) status() reconcile.Status {
 	p.mu.Lock()
@@ -103,7 +110,8 @@ func (p *pool) status() reconcile.Status {
 	p.mu.Unlock()
 	a := p.Activity()
 	s := reconcile.Status{
-		Name: p.name, Running: a.Running, Stuck: a.Stuck, Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Failing: failing,
+		Name: p.name, Running: a.Running, Stuck: a.Stuck, Queued: a.Queued, Idle: a.Idle,
+		LongestWait: a.LongestWait, Failing: failing,
 	}
 	if a.Stuck > 0 {
 		s.Key = a.Key.key()
@@ -111,7 +119,8 @@ func (p *pool) status() reconcile.Status {
 	return s
 }
 
-// key names what an item is about: an object, or an owner that is looked for. Of an object nothing is read that may change.
+// key names what an item is about: an object, or an owner that is looked for. Of an object nothing is read that may
+// change.
 func (i item) key() plan.Key {
 	if i.node != nil {
 		return plan.Key{Namespace: i.node.namespace, Name: i.node.name}
@@ -119,8 +128,8 @@ func (i item) key() plan.Key {
 	return plan.Key{Namespace: i.statedOwner.namespace, Name: i.statedOwner.name}
 }
 
-// owner returns the owner whose dependents take turns with those of others: the first that an object has, or the one that is looked for. It is
-// called under the lock of the graph.
+// owner returns the owner whose dependents take turns with those of others: the first that an object has, or the one
+// that is looked for. It is called under the lock of the graph.
 func (i item) owner() types.UID {
 	if i.node == nil {
 		return i.statedOwner.uid

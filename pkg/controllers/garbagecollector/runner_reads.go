@@ -41,22 +41,24 @@ func (k *kindReads) end() (next item, waits bool) {
 	return next, waits
 }
 
-// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its kind.
+// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its
+// kind.
 func (r *runner) beginRead(i item) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := i.groupVersionKind()
-	k := r.reads[kind]
+	k := r.term.reads[kind]
 	if k == nil {
 		k = &kindReads{turns: map[item]bool{}}
-		r.reads[kind] = k
+		r.term.reads[kind] = k
 	}
-	begins, stated := k.begin(i, max(1, r.workers/2)), r.isStated(i.statedOwner)
+	begins, stated := k.begin(i, max(1, r.workers/2)), r.term.graph.isStated(i.statedOwner)
 	if !stated {
-		delete(r.warned, i.statedOwner)
+		delete(r.term.warned, i.statedOwner)
+		r.term.graph.dropUnstated(i.statedOwner)
 	}
 	if begins && !stated {
-		r.passTurn(kind)
+		r.term.passTurn(kind)
 	}
 	return begins && stated
 }
@@ -65,15 +67,15 @@ func (r *runner) beginRead(i item) bool {
 func (r *runner) endRead(i item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.passTurn(i.groupVersionKind())
+	r.term.passTurn(i.groupVersionKind())
 }
 
-// passTurn is called under the lock.
-func (r *runner) passTurn(kind schema.GroupVersionKind) {
-	k := r.reads[kind]
+// passTurn has the next owner of a kind read.
+func (t *term) passTurn(kind schema.GroupVersionKind) {
+	k := t.reads[kind]
 	if next, waits := k.end(); waits {
-		r.verify.add(next)
+		t.verify.add(next)
 	} else if k.running == 0 {
-		delete(r.reads, kind)
+		delete(t.reads, kind)
 	}
 }

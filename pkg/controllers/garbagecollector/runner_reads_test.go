@@ -23,7 +23,7 @@ func TestReadsWaitForThoseOfTheirKind(t *testing.T) {
 		}
 		b.runner.mu.Lock()
 		defer b.runner.mu.Unlock()
-		if n := len(b.runner.reads[secretKind.GroupVersionKind].turns); n != 998 {
+		if n := len(b.runner.term.reads[secretKind.GroupVersionKind].turns); n != 998 {
 			b.Errorf("%d owners wait", n)
 		}
 	})

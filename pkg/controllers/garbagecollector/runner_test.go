@@ -39,6 +39,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -133,11 +134,13 @@ func run(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4, brake: brake.New(brake.Budget{})}
-		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker()})
+		b.shared = reconcile.Shared{Mapper: builtIns{}, Tracker: freshness.NewTracker()}
+		b.access = reconcile.Access{Client: b.server}
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: b.shared.Tracker})
 		b.asks(hangs{})
 		b.begin()
-		b.kinds[configMaps] = configMapKind
-		b.watched = sets.New(configMaps)
+		b.term.kinds[configMaps] = configMapKind
+		b.term.watched = sets.New(configMaps)
 		b.complete()
 		clienttest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
 	})
@@ -217,7 +220,7 @@ func TestOneReadForEachOwner(t *testing.T) {
 		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.live()); diff != "" {
 			b.Errorf("reads (-want +got):\n%s", diff)
 		}
-		if n := len(b.server.Names(b.kinds[configMaps].GroupVersionKind)); n != 0 {
+		if n := len(b.server.Names(b.term.kinds[configMaps].GroupVersionKind)); n != 0 {
 			b.Errorf("%d objects are left", n)
 		}
 	})
@@ -233,7 +236,7 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 		if n := len(b.server.live()); n < 10 || n > 20 {
 			b.Errorf("%d reads in a minute", n)
 		}
-		m, _ := client.BuiltIn(b.kinds[configMaps].GroupVersionKind)
+		m, _ := client.BuiltIn(b.term.kinds[configMaps].GroupVersionKind)
 		if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "unwatched"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -314,8 +317,8 @@ func TestDiscover(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || err == nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
-		t.Errorf("%v %v", r.clusterScoped, r.kinds)
+	if !r.term.graph.clusterScoped[nodeKind.GroupKind()] || r.term.graph.clusterScoped[widgetKind.GroupKind()] || *r.term.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
+		t.Errorf("%v %v", r.term.graph.clusterScoped, r.term.kinds)
 	}
 }
 
@@ -326,7 +329,7 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 		return []client.Mapping{m}, nil
 	}}
 	r.begin()
-	r.graph.complete = true
+	r.term.graph.complete = true
 	discover := func() {
 		if _, err := r.discover(t.Context()); err != nil {
 			t.Fatal(err)
@@ -338,15 +341,15 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 	r.OnUpdate(m.GroupVersionResource(), object("dependent", ownedBy(gadgetKind, "owner")))
 	m.Kind, m.Namespaced = "Gadget", true
 	discover()
-	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.nodes["owner"].kind != *gadgetKind {
-		t.Errorf("it is taken for %s, and its object for %s", kind, r.nodes["owner"].kind)
+	if kind := *r.term.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.term.graph.nodes["owner"].kind != *gadgetKind {
+		t.Errorf("it is taken for %s, and its object for %s", kind, r.term.graph.nodes["owner"].kind)
 	}
-	if s := r.referenceState(r.nodes["dependent"], ref(gadgetKind, "owner")); s != ownerExists {
+	if s := r.term.graph.referenceState(r.term.graph.nodes["dependent"], ref(gadgetKind, "owner")); s != ownerExists {
 		t.Errorf("its owner is %v", s)
 	}
 	m.GroupVersionKind = widgetKind.GroupVersionKind
 	discover()
-	if r.clusterScoped[widgetKind.GroupKind()] {
+	if r.term.graph.clusterScoped[widgetKind.GroupKind()] {
 		t.Error("it is taken for one without namespaces")
 	}
 }
@@ -484,7 +487,7 @@ func TestOneKindCannotBeListed(t *testing.T) {
 					run(t, func(b *bench) {
 						b.appear()
 						if starts {
-							b.watched, b.runner.graph.complete = sets.New[schema.GroupVersionResource](), false
+							b.term.watched, b.runner.term.graph.complete = sets.New[schema.GroupVersionResource](), false
 						}
 						defer b.follow(c.server)()
 						owner := b.put("owner")
@@ -515,7 +518,7 @@ func TestOneKindCannotBeListed(t *testing.T) {
 						}
 						b.mu.Lock()
 						defer b.mu.Unlock()
-						if !b.settled() || len(b.asking)+len(b.cleared) > 0 {
+						if !b.term.graph.settled() || len(b.term.asking)+len(b.term.graph.cleared) > 0 {
 							b.Error("the next discovery waits for it again")
 						}
 					})
@@ -538,13 +541,13 @@ func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
 // count, and dependents that are to be orphaned stay known.
 func TestResourceThatVanishes(t *testing.T) {
 	run(t, func(b *bench) {
-		b.kinds[secretsResource] = secretKind
-		b.watched.Insert(secretsResource)
+		b.term.kinds[secretsResource] = secretKind
+		b.term.watched.Insert(secretsResource)
 		sub := metadata.New(nil).Subscribe(b.runner)
 		without := func(err error) {
 			b.mu.Lock()
-			b.watched = sets.New(configMaps)
-			vanished := b.forgetVanished(err)
+			b.term.watched = sets.New(configMaps)
+			vanished := b.term.forgetVanished(err)
 			b.mu.Unlock()
 			for _, resource := range vanished {
 				sub.Forget(resource)
@@ -556,7 +559,7 @@ func TestResourceThatVanishes(t *testing.T) {
 			dependent := object("of-"+finalizer, deleted("example.com/hold"))
 			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}}
 			b.mu.Lock()
-			b.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
+			b.term.graph.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
 			b.mu.Unlock()
 			b.see(owner) // first, or it may be read live
 			b.OnUpdate(secretsResource, dependent)
@@ -569,17 +572,17 @@ func TestResourceThatVanishes(t *testing.T) {
 		for _, err := range []error{nil, errors.New("down"), partial} {
 			without(err)
 			time.Sleep(time.Second)
-			if b.graph.nodes["secret"] == nil || b.graph.nodes["of-"+foreground] == nil {
+			if b.term.graph.nodes["secret"] == nil || b.term.graph.nodes["of-"+foreground] == nil {
 				t.Fatalf("forgotten after a discovery that has %v", err)
 			}
 		}
 		without(nil)
 		b.mu.Lock()
-		if b.graph.nodes["secret"] != nil || b.graph.nodes["of-"+foreground] != nil || b.graph.nodes["of-"+orphan] == nil {
-			t.Errorf("known are %v", b.graph.nodes)
+		if b.term.graph.nodes["secret"] != nil || b.term.graph.nodes["of-"+foreground] != nil || b.term.graph.nodes["of-"+orphan] == nil {
+			t.Errorf("known are %v", b.term.graph.nodes)
 		}
-		b.listing.Clear()
-		b.runner.remove.add(item{node: b.graph.nodes[foreground]})
+		b.term.graph.listing.Clear()
+		b.runner.term.remove.add(item{node: b.term.graph.nodes[foreground]})
 		b.mu.Unlock()
 		time.Sleep(time.Second)
 		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground}, slices.Sorted(slices.Values(b.server.Log()))); diff != "" {
@@ -612,7 +615,7 @@ func TestSyncErrorsAreCounted(t *testing.T) {
 			t.Errorf("after %v: %s is %v, want %v", c.err, name, got, c.want)
 		}
 	}
-	if r.graph.complete {
+	if r.term.graph.complete {
 		t.Error("the graph is taken for complete, although nothing is watched")
 	}
 }
@@ -623,19 +626,19 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 	r.begin()
 	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
-	r.kinds[older], r.kinds[newer] = widgetKind, &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
+	r.term.kinds[older], r.term.kinds[newer] = widgetKind, &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
 	r.OnUpdate(older, object("stays"))
 	r.OnUpdate(older, object("gone"))
 	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
 	r.OnUpdate(newer, object("stays"))
 	r.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
 	r.listed(newer, false)
-	if r.nodes["gone"] == nil {
+	if r.term.graph.nodes["gone"] == nil {
 		t.Error("forgotten before the new version was listed")
 	}
 	r.listed(newer, true)
-	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.Len() != 1 || r.remove.Len() != 0 {
-		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.Len(), r.remove.Len())
+	if r.term.graph.nodes["gone"] != nil || r.term.graph.nodes["stays"] == nil || r.term.verify.Len() != 1 || r.term.remove.Len() != 0 {
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.term.graph.nodes, r.term.verify.Len(), r.term.remove.Len())
 	}
 }
 
@@ -645,15 +648,15 @@ func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
 	r.begin()
 	sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	r.kinds[pods], r.kinds[sets] = podKind, setKind
+	r.term.kinds[pods], r.term.kinds[sets] = podKind, setKind
 	r.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
 	r.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
-	if n := r.verify.Len(); n != 0 {
+	if n := r.term.verify.Len(); n != 0 {
 		t.Errorf("%d owners are verified before they are listed", n)
 	}
 	r.OnUpdate(sets, object("set"))
 	r.listed(sets, true)
-	if n := r.verify.Len(); n != 1 {
+	if n := r.term.verify.Len(); n != 1 {
 		t.Errorf("%d owners are verified, want the one that is not there", n)
 	}
 }

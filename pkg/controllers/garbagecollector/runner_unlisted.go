@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace alone. Lists that
-	// can be had nearly always come sooner.
+	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace
+	// alone. Lists that can be had nearly always come sooner.
 	askAfter = 500 * time.Millisecond
-	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being listed.
+	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being
+	// listed.
 	askAgain = 3 * time.Second
 	// mostAsked bounds how many kinds a namespace is listed for. While there are more, they are just being listed.
 	mostAsked = 10
@@ -24,29 +25,31 @@ const (
 	vanishes = 2
 )
 
-// askLater has the server asked whether an object has dependents of kinds that are being listed, which may take long, or fail for good. What
-// has no namespace can have dependents anywhere; it waits for the lists. It is called under the lock.
-func (r *runner) askLater(n *node, d decision) {
+// askLater has the server asked whether an object has dependents of kinds that are being listed, which may take long,
+// or fail for good. What has no namespace can have dependents anywhere; it waits for the lists.
+func (t *term) askLater(n *node, d decision) {
 	if !d.ask || n.namespace == "" {
 		return
 	}
-	if r.asking[n.namespace] == nil {
-		r.asking[n.namespace] = sets.New[*node]()
-		r.ask.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
+	if t.asking[n.namespace] == nil {
+		t.asking[n.namespace] = sets.New[*node]()
+		t.ask.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
 	}
-	r.asking[n.namespace].Insert(n)
+	t.asking[n.namespace].Insert(n)
 }
 
-// processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which none of what it finds
-// depends. A list of all namespaces fails if one object in any of them cannot be converted or decoded.
+// processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which
+// none of what it finds depends. A list of all namespaces fails if one object in any of them cannot be converted or
+// decoded.
 func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, error) {
 	namespace := i.statedOwner.namespace
 	r.mu.Lock()
-	asking, listed := r.asking[namespace], r.listing.Clone()
-	r.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that the lists do not show
+	asking, listed := r.term.asking[namespace], r.term.graph.listing.Clone()
+	r.term.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that no list shows
 	var resources []schema.GroupVersionResource
 	for resource := range listed {
-		if k := r.kinds[resource]; k != nil && !r.clusterScoped[k.GroupKind()] { // what has no namespace cannot depend on what has one (GC-35)
+		// What has no namespace cannot depend on what has one (GC-35).
+		if k := r.term.kinds[resource]; k != nil && !r.term.graph.clusterScoped[k.GroupKind()] {
 			resources = append(resources, resource)
 		}
 	}
@@ -54,8 +57,8 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 	if len(asking) == 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if len(r.asking[namespace]) == 0 {
-			delete(r.asking, namespace)
+		if len(r.term.asking[namespace]) == 0 {
+			delete(r.term.asking, namespace)
 			return 0, nil
 		}
 		return askAfter, nil
@@ -67,41 +70,45 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.listing)), nil
+	return r.term.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.term.graph.listing)), nil
 }
 
-// goOn has those objects go on that are no owners, if that is known, and asks again for the others. It is called under the lock.
-func (r *runner) goOn(namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool) (again time.Duration) {
+// goOn has those objects go on that are no owners, if that is known, and asks again for the others.
+func (t *term) goOn(
+	namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool,
+) (again time.Duration) {
 	for n := range asking {
 		switch {
-		case !r.has(n), r.settled():
+		case !t.graph.has(n), t.graph.settled():
 		case !known || owners.Has(n.uid):
-			if r.asking[namespace] == nil {
-				r.asking[namespace] = sets.New[*node]()
+			if t.asking[namespace] == nil {
+				t.asking[namespace] = sets.New[*node]()
 			}
-			r.asking[namespace].Insert(n)
+			t.asking[namespace].Insert(n)
 			again = askAgain
 		default:
-			r.cleared.Insert(n)
+			t.graph.cleared.Insert(n)
 			if n.orphaning() {
-				r.orphan.add(item{node: n})
+				t.orphan.add(item{node: n})
 			} else {
-				r.remove.add(item{node: n})
+				t.remove.add(item{node: n})
 			}
 		}
 	}
 	switch {
 	case again > 0:
 		return again
-	case len(r.asking[namespace]) > 0:
+	case len(t.asking[namespace]) > 0:
 		return askAfter
 	}
-	delete(r.asking, namespace)
+	delete(t.asking, namespace)
 	return 0
 }
 
 // ownersIn returns the uids to which objects of the resources in a namespace refer as owners.
-func (r *runner) ownersIn(ctx context.Context, namespace string, resources []schema.GroupVersionResource) (sets.Set[types.UID], error) {
+func (r *runner) ownersIn(
+	ctx context.Context, namespace string, resources []schema.GroupVersionResource,
+) (sets.Set[types.UID], error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var all sync.WaitGroup
@@ -129,11 +136,11 @@ func (r *runner) ownersIn(ctx context.Context, namespace string, resources []sch
 	return owners, failed
 }
 
-// forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are looked up live, and
-// nothing waits for dependents of them. That proves nothing of the objects. Dependents that are about to be orphaned are kept in mind: if the
-// API is back, they must not be taken for garbage. It returns the resources of which nothing is known any more. It is called under the lock,
-// while no resource is added or left.
-func (r *runner) forgetVanished(err error) (vanished []schema.GroupVersionResource) {
+// forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are
+// looked up live, and nothing waits for dependents of them. That proves nothing of the objects. Dependents that are
+// about to be orphaned are kept in mind: if the API is back, they must not be taken for garbage. It returns the
+// resources of which nothing is known any more. No resource is added or left meanwhile.
+func (t *term) forgetVanished(err error) (vanished []schema.GroupVersionResource) {
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
 		return nil
@@ -142,47 +149,48 @@ func (r *runner) forgetVanished(err error) (vanished []schema.GroupVersionResour
 	for version := range failed {
 		unknown.Insert(version.Group)
 	}
-	for resource, k := range r.kinds {
+	for resource, k := range t.kinds {
 		switch {
-		case r.watched.Has(resource):
-			delete(r.absences, resource)
+		case t.watched.Has(resource):
+			delete(t.absences, resource)
 			continue
 		case unknown.Has(resource.Group):
 			continue
 		}
-		if r.absences[resource]++; r.absences[resource] < vanishes || !r.forgetAll(k) {
+		if t.absences[resource]++; t.absences[resource] < vanishes || !t.forgetAll(k) {
 			continue
 		}
 		vanished = append(vanished, resource)
-		delete(r.kinds, resource)
-		delete(r.absences, resource)
+		delete(t.kinds, resource)
+		delete(t.absences, resource)
 	}
 	return vanished
 }
 
-// forgetAll forgets what was seen of a resource, unless it is watched in another version, and reports whether nothing is left.
-func (r *runner) forgetAll(k *resourceKind) (all bool) {
-	for resource := range r.watched {
-		if r.kinds[resource].same(k) {
+// forgetAll forgets what was seen of a resource, unless it is watched in another version, and reports whether nothing
+// is left.
+func (t *term) forgetAll(k *resourceKind) (all bool) {
+	for resource := range t.watched {
+		if t.kinds[resource].same(k) {
 			return true // what was seen in this version is forgotten when the other one has been listed
 		}
 	}
 	all = true
-	for n := range r.all() {
+	for n := range t.graph.all() {
 		switch {
 		case n.kind != k:
-		case r.isBeingOrphaned(n):
+		case t.isBeingOrphaned(n):
 			all = false
 		default:
-			r.gone(n, false)
+			t.gone(n, false)
 		}
 	}
 	return all
 }
 
-func (r *runner) isBeingOrphaned(n *node) bool {
+func (t *term) isBeingOrphaned(n *node) bool {
 	for _, ref := range n.owners {
-		if r.ownerOf(n, ref).orphaning() {
+		if t.graph.ownerOf(n, ref).orphaning() {
 			return true
 		}
 	}

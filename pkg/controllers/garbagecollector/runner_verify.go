@@ -41,66 +41,67 @@ func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil || state == unresolvable {
-		r.follow(r.verified(i.statedOwner, state))
+		r.term.follow(r.term.graph.verified(i.statedOwner, state))
 	}
-	r.explainDependents(i.statedOwner, state, err)
-	r.warn(i, state, err)
+	r.term.explainDependents(i.statedOwner, state, err)
+	r.term.warn(i, state, err)
 	if state == present {
 		return 0, errNotShown
 	}
 	return 0, err
 }
 
-// explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
-func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
-	if r.owners[c.uid] == nil {
+// explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up.
+func (t *term) explainDependents(c statedOwner, state ownerState, err error) {
+	if t.graph.owners[c.uid] == nil {
 		return
 	}
 	told := 0
-	for d := range r.dependentsStating(c) {
+	for d := range t.graph.dependentsStating(c) {
 		if d.byUID != nil && d.owners[0].UID != c.uid {
 			continue // the first of many owners stands for all
 		}
 		key := explainKey(d.object())
 		if err == nil && state != unresolvable {
-			r.records.Forget(key)
+			t.records.Forget(key)
 			continue
 		}
 		if told++; told > mostExplained {
 			return
 		}
-		rec := explain.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
+		rec := explain.Record{Time: time.Now(), Why: decide(time.Now(), t.graph.snapshotOf(d)).Why}
 		if err != nil {
 			rec.Error = err.Error()
 		}
-		r.records.Put(key, rec)
+		t.records.Put(key, rec)
 	}
 }
 
-// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that is not just for a
-// moment (GC-69). It is called under the lock.
-func (r *runner) warn(i item, state ownerState, err error) {
+// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that
+// is not just for a moment (GC-69).
+func (t *term) warn(i item, state ownerState, err error) {
 	switch {
-	case err == nil && state != unresolvable, r.owners[i.statedOwner.uid] == nil:
-		delete(r.warned, i.statedOwner)
+	case err == nil && state != unresolvable, t.graph.owners[i.statedOwner.uid] == nil:
+		delete(t.warned, i.statedOwner)
 		return
 	case err == nil:
 		err = errNamespaced
-	case r.verify.failuresOf(i) < lasting-1:
+	case t.verify.failuresOf(i) < lasting-1:
 		return
 	}
-	if r.warned[i.statedOwner] == nil {
-		r.warned[i.statedOwner] = sets.New[*node]()
+	if t.warned[i.statedOwner] == nil {
+		t.warned[i.statedOwner] = sets.New[*node]()
 	}
-	for d := range r.dependentsStating(i.statedOwner) {
-		if len(r.warned[i.statedOwner]) == mostExplained {
+	for d := range t.graph.dependentsStating(i.statedOwner) {
+		if len(t.warned[i.statedOwner]) == mostExplained {
 			return
 		}
-		if !r.warned[i.statedOwner].Has(d) {
-			r.warned[i.statedOwner].Insert(d)
-			r.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
+		if !t.warned[i.statedOwner].Has(d) {
+			t.warned[i.statedOwner].Insert(d)
+			t.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
 				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
-				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name, i.statedOwner.uid, err)
+				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name,
+				i.statedOwner.uid, err)
 		}
 	}
 }
@@ -122,7 +123,8 @@ func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
 	case err != nil:
 		return unverified, err
 	case m.Namespaced && c.namespace == "":
-		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found", "kind", c.kind, "name", c.name, "uid", c.uid)
+		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found",
+			"kind", c.kind, "name", c.name, "uid", c.uid)
 		return unresolvable, nil
 	}
 	key := plan.Key{Namespace: c.namespace, Name: c.name}
@@ -151,7 +153,8 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 	return found, nil
 }
 
-// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
+// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30,
+// GC-40).
 func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
 	k := n.kind
@@ -164,12 +167,12 @@ func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case !r.has(n): // a watch has shown its deletion meanwhile
+	case !r.term.graph.has(n): // a watch has shown its deletion meanwhile
 	case err != nil || found.UID != n.uid:
-		r.gone(n, true)
+		r.term.gone(n, true)
 	default:
-		r.follow(r.observe(n.kind, found))
-		r.remove.add(item{node: n})
+		r.term.follow(r.term.graph.observe(n.kind, found))
+		r.term.remove.add(item{node: n})
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestHostileExtensionServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bench) {
-				b.kinds[mirrors] = evil
+				b.term.kinds[mirrors] = evil
 				owner := b.put("owner")
 				b.see(owner)
 				b.seeDependents(3, "owner")
@@ -174,7 +174,7 @@ func TestHostileExtensionServer(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				b.unwritten()
-				m, _ := client.BuiltIn(b.kinds[configMaps].GroupVersionKind)
+				m, _ := client.BuiltIn(b.term.kinds[configMaps].GroupVersionKind)
 				if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "owner"}, metav1.DeleteOptions{}); err != nil {
 					b.Fatal(err)
 				}
