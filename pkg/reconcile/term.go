@@ -20,8 +20,6 @@ type TermOptions[T any] struct {
 	// Expire returns the value as time goes by, and how long it stays so; zero for as long as nothing changes it. It is
 	// called after each change, and when that time is over. It may be nil.
 	Expire func(now time.Time, t T) (T, time.Duration)
-	// End is told the last value. It may be nil.
-	End func(T)
 
 	// Concerns reports whether keys are to be reconciled because the value has changed. It is pure. Nil: they never
 	// are.
@@ -112,9 +110,6 @@ func (t *Term[T]) begin() {
 func (t *Term[T]) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.options.End != nil {
-		t.options.End(t.value)
-	}
 	var none T
 	t.value, t.known = none, false
 }
