@@ -41,7 +41,8 @@ func newCollectors(k *caches) *collectors {
 		return metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: level})
 	}
 	failures := func(name string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, StabilityLevel: metrics.ALPHA, Help: "Volumes that could not be provisioned or deleted, because nothing does."}, operation)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, StabilityLevel: metrics.ALPHA,
+			Help: "Volumes that could not be provisioned or deleted, because nothing does."}, operation)
 	}
 	claim := []string{"namespace", "storage_class", "volume_attributes_class"}
 	c := &collectors{
@@ -84,7 +85,8 @@ func (c *collectors) unanswered(set func(float64, ...string)) {
 
 // all lists the metrics for a registry.
 func (c *collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.took, c.failures, c.oldFailures, c.adopted, c.adoptErrors, c.released, c.volumes, c.bound, c.unbound, c.claims, c.waiting, c.oldest}
+	return []metrics.Registerable{c.took, c.failures, c.oldFailures, c.adopted, c.adoptErrors, c.released, c.volumes,
+		c.bound, c.unbound, c.claims, c.waiting, c.oldest}
 }
 
 // count returns a gauge of what a function adds up.
@@ -166,7 +168,7 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 		return
 	}
 	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
-		c.noteLoser(s, d.Bind)
+		c.noteRaceLoser(s, d.Bind)
 	}
 	if d.Default {
 		switch {
@@ -179,7 +181,7 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 	if did.Err != nil {
 		return
 	}
-	if d.Failed != "" && (s.Memory.UID != s.Claim.UID || s.Memory.Told != d.Told) {
+	if d.Failed != "" && (s.Memory.UID != s.Claim.UID || s.Memory.LastEvent != d.LastEvent) {
 		c.fail(d.Failed, provisioning)
 	}
 	if d.Ask != "" {
@@ -208,13 +210,14 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 	}
 }
 
-// noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it does so already.
-func (c *collectors) noteLoser(s claimSnapshot, volume string) {
+// noteRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless
+// it does so already.
+func (c *collectors) noteRaceLoser(s claimSnapshot, volume string) {
 	now := c.caches.volumes.Get("", volume)
 	if now != nil && (now == s.Volume || slices.Contains(s.Reserved, now) || slices.Contains(s.Free, now)) {
 		c.caches.claimTerm.Update(func(t claimTerm) claimTerm {
-			lost, _ := t.Losers.Get(now.UID)
-			t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
+			lost, _ := t.RaceLosers.Get(now.UID)
+			t.RaceLosers = t.RaceLosers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
 			return t
 		})
 	}

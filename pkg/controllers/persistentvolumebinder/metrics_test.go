@@ -101,9 +101,9 @@ func TestPV62Operations(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		c.claimApplied(t.Context(), s, claimDecision{Bind: "v"}, none, none)
-		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, none, none)
+		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", LastEvent: "x"}, none, none)
 		s.Memory = claimMemory{"uid-data", "x"}
-		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, none, none)
+		c.claimApplied(t.Context(), s, claimDecision{Failed: "kubernetes.io/odd", LastEvent: "x"}, none, none)
 		c.claimApplied(t.Context(), s, claimDecision{Default: true}, plan.Outcome{Err: plan.ErrStale}, none)
 		c.claimApplied(t.Context(), s, claimDecision{Default: true}, plan.Outcome{Err: context.DeadlineExceeded}, none)
 

@@ -16,10 +16,10 @@ import (
 
 // claimTerm is what the controller knows beside its claims.
 type claimTerm struct {
-	Asked  cowmap.Map[types.UID, begun] // claims whose driver was asked
-	Losers lostVolumes
-	Gone   goneClasses
-	Offers offers
+	Asked      cowmap.Map[types.UID, begun] // claims whose driver was asked
+	RaceLosers lostVolumes
+	Gone       goneClasses
+	Offers     offers
 }
 
 // volumeTerm is what the controller knows beside its volumes.
@@ -40,10 +40,10 @@ func (k *caches) newClaimTerm() *reconcile.Term[claimTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[claimTerm]{
 		Next: k.nextClaimTerm,
 		Expire: func(now time.Time, t claimTerm) (claimTerm, time.Duration) {
-			var losers, offers time.Duration
-			t.Losers, losers = unexpired(now, t.Losers)
+			var raceLosers, offers time.Duration
+			t.RaceLosers, raceLosers = unexpired(now, t.RaceLosers)
 			t.Offers, offers = t.Offers.expire(now)
-			return t, plan.Sooner(losers, offers)
+			return t, plan.Sooner(raceLosers, offers)
 		},
 		Concerns: func(was, is claimTerm) bool { return was.Offers.due != is.Offers.due },
 		Keys:     func(t claimTerm) iter.Seq[plan.Key] { return k.offered(t.Offers.due) },
@@ -67,7 +67,7 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 	switch is := after.(type) {
 	case *corev1.PersistentVolume:
 		was, _ := before.(*corev1.PersistentVolume)
-		if on, waits := k.offersOn(t, was, is); waits {
+		if on, waits := k.offerKey(t, was, is); waits {
 			t.Offers = t.Offers.with(on, is.Name, time.Now())
 		}
 	case *storagev1.StorageClass:
