@@ -48,7 +48,7 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 	logger := klog.FromContext(ctx)
 	if s.Rule == orphaned {
 		c.tellHeld(time.Now(), s)
-		tellUnread(logger, s)
+		logUnread(logger, s)
 	}
 	c.countDeletions(logger, s, did)
 }
@@ -56,7 +56,8 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 // orphans is what the brake holds, in words.
 const orphans = "pods whose nodes are gone"
 
-// tellHeld tells the brake whether orphans are held. That so many nodes vanished is history after a while, which is no proof of anything.
+// tellHeld reports the brake whether orphans are held. That so many nodes vanished is history after a while, which is
+// no proof of anything.
 func (c collectors) tellHeld(now time.Time, s snapshot) {
 	switch {
 	case s.Held.Kind != free:
@@ -70,8 +71,8 @@ func (c collectors) tellHeld(now time.Time, s snapshot) {
 	}
 }
 
-// tellUnread says what could not be read live.
-func tellUnread(logger klog.Logger, s snapshot) {
+// logUnread says what could not be read live.
+func logUnread(logger klog.Logger, s snapshot) {
 	if s.Uncompared {
 		logger.V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
 	}
