@@ -40,7 +40,7 @@ type memory struct {
 	Selected *selection // of a large budget
 	Scales   map[types.UID]liveScale
 	Doubts   *doubts
-	Said     notes
+	Reported notes
 	Retries  int
 }
 
@@ -55,11 +55,11 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	if b == nil {
 		return observation{}, nil
 	}
-	before := memory{Said: impliedNotes(b)}
+	before := memory{Reported: impliedNotes(b)}
 	if r.Memory != nil {
 		before = *r.Memory
 	}
-	s := snapshot{Budget: b, Said: before.Said, Retries: before.Retries}
+	s := snapshot{Budget: b, Reported: before.Reported, Retries: before.Retries}
 	if r.Failure != nil {
 		s.WriteError = r.Failure.Error()
 	}
@@ -86,9 +86,9 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 }
 
 // remember is what was seen, and what was said of it.
-func remember(_ time.Time, s snapshot, said notes, seen *memory, _, _ plan.Outcome) (*memory, bool) {
+func remember(_ time.Time, s snapshot, reported notes, seen *memory, _, _ plan.Outcome) (*memory, bool) {
 	after := *seen
-	if after.Said = said; said.Failure != "" {
+	if after.Reported = reported; reported.Failure != "" {
 		after.Retries = s.Retries + 1
 	}
 	return &after, true

@@ -18,13 +18,13 @@ import (
 // which sees what became of it; a deletion that failed is reported at once, and one that had no effect when the next round sees that.
 func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	p := changeConditions(now, s, did)
-	p.Progressing = s.held() && s.Discovery == nil && (len(s.Contents) == 0 || s.Rounds == 0)
+	p.Progressing = s.hasFinalizers() && s.Discovery == nil && (len(s.Contents) == 0 || s.Rounds == 0)
 	return p
 }
 
 func changeConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
-	case !s.held(), s.deletesMore() && did.Err == nil:
+	case !s.hasFinalizers(), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
 	case len(s.Contents) == 0 && s.Discovery == nil && !(s.Complete && s.stays()) && did.Failed(plan.Deleted) == nil: // it is gone
 		return plan.Plan{}

@@ -9,7 +9,7 @@ import (
 type size struct {
 	Nodes int
 	Class int
-	names cowmap.Map[string, struct{}] // so that a change that is told twice does not count twice
+	names cowmap.Map[string, struct{}] // so that a change that is delivered twice does not count twice
 }
 
 // firstSize is that of a cluster with these nodes, so many of which have the annotation of each class.
