@@ -54,7 +54,8 @@ const mostRefusals = 20
 // listTimeout bounds the list of a page.
 const listTimeout = 30 * time.Second
 
-// deletedAtOnce is of how many objects one page tells, so that a server which says that there are very many costs no memory.
+// deletedAtOnce is of how many objects one page has, so that a server which says that there are very many costs no
+// memory.
 const deletedAtOnce = 500
 
 // deleteEach lists the objects live and deletes one after the other, whatever becomes of the others. A resource that cannot be listed either has

@@ -2,5 +2,5 @@
 //
 //	on, known := features.Default("PodDeletionCost")
 //
-// tells how a gate is that nobody has switched. [All] is for a command line, which lets users switch gates and emulate versions.
+// is the state of a gate that nobody has switched. [All] is for a command line, which lets users switch gates and emulate versions.
 package features

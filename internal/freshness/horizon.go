@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Horizon tells whether caches show all that was written before a moment. Each of them may lack something else. The methods are safe for
-// concurrent use.
+// Horizon reports whether caches show all that was written before a moment. Each of them may lack something else. The
+// methods are safe for concurrent use.
 type Horizon struct {
 	mu       sync.Mutex
 	versions map[schema.GroupVersionKind]string

@@ -47,10 +47,11 @@ func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longes
 	return d.quietAt.Sub(now)
 }
 
-// Debounce returns how much longer a report waits for a newer one; zero if it is to be written now. It is of a reconcile that has cost so much.
-// The controller has last written something other than such reports at lastWrite; queued returns keys that are queued, but no more than it is
-// asked for.
-func (k *States[M, C]) Debounce(s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time, queued func(most int) []plan.Key) time.Duration {
+// Debounce returns how much longer a report waits for a newer one; zero if it is to be written now. cost is that of the
+// reconcile. lastWrite is when the controller last wrote anything but such reports. queued returns at most so many of
+// the keys that are queued.
+func (k *States[M, C]) Debounce(s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time,
+	queued func(most int) []plan.Key) time.Duration {
 	if rep.Empty() || rep.Report.Quiet <= 0 {
 		k.setReport(s, debounced{})
 		return 0

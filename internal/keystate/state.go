@@ -32,7 +32,7 @@ type State[M, C any] struct {
 	Progressing bool        // more is about to change by itself, said the last report
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	Early       bool        // the next retry comes before the backoff is over, since there is more to report then
-	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
+	look        *time.Timer // has the key reconciled again in case that the caches never show what was written
 
 	// Guarded by the lock of [States].
 	memory     *M        // what Observe has returned to be remembered; nil for nothing
@@ -207,7 +207,7 @@ type Observed[M, C any] struct {
 func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.changes.told = s.changes.number
+	s.changes.observed = s.changes.number
 	return s.observed()
 }
 
@@ -231,7 +231,7 @@ func (k *States[M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.memory, s.subject = memory, subject
-	s.changes.dropTold()
+	s.changes.dropObserved()
 }
 
 // SetOwner notes the uid of the controlling owner of the key's object, empty if it has none.
@@ -326,7 +326,7 @@ func (s *State[M, C]) prepares(wrote bool, next time.Duration) bool {
 	return s.failures > 0 && !wrote && next > 0 && time.Since(s.failed) < queue.Backoff(s.failures, nil)+preparation
 }
 
-// Release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.
+// Release ends the worker's hold of a key after a reconcile of this cost, and forgets a state that says nothing.
 func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -339,21 +339,21 @@ func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration)
 	}
 }
 
-// Forget drops all that is remembered of a key whose object is gone (RS-7), said the last Observe;
-// but not the changes since, and not that it is unverified, if it was verified when the caches were read: then another object
-// of the same name has come since.
+// Forget drops all that is remembered of a key whose object was gone at the last Observe (RS-7). It keeps the changes
+// since then. It keeps that the key is unverified, if the key was verified when the caches were read: then another
+// object of the same name has come since.
 func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, debounced{})
 	k.setFailures(s, 0)
 	k.groups.Leave(s.group)
-	s.changes.dropTold()
+	s.changes.dropObserved()
 	*s = State[M, C]{unverified: s.unverified && !wasUnverified, changes: s.changes}
 }
 
-// Priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
-// The owner is the controlling owner of the object to which it happened, if the key is named after that.
+// Priority returns the priority of a key that something has happened to: what is in progress comes before anything
+// else. The owner is the controlling owner of the object to which it happened, if the key is named after that.
 func (k *States[M, C]) Priority(key plan.Key, level queue.Level, owner types.UID) queue.Priority {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	LookAgain = ListWithin + time.Second
 )
 
-// State tells what is known of a resource.
+// State reports what is known of a resource.
 type State int
 
 // The states of resources.
@@ -75,7 +75,7 @@ type Index struct {
 	mu      sync.Mutex
 	watched map[schema.GroupResource]*watch
 	sought  map[schema.GroupResource]time.Time // since when what is wanted is neither watched nor missing
-	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that could tell
+	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that succeeded
 	number  uint64                             // of the latest watch
 	running sync.WaitGroup
 }
@@ -147,7 +147,7 @@ func (x *Index) Unwatch() {
 	x.end(x.leave(func(map[schema.GroupResource]bool, schema.GroupResource, *watch) bool { return false }))
 }
 
-// States tells what is known of the resources of a quota.
+// States reports what is known of the resources of a quota.
 func (x *Index) States(l sums.Limits) map[schema.GroupResource]Status { return x.states(l.Resources) }
 
 func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResource]Status {
@@ -167,7 +167,7 @@ func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResourc
 		switch {
 		case x.missing[resource]:
 			now.State = Absent
-		case now.State == Listing && ok && time.Since(since) >= ListWithin: // nor may discovery be able to tell (RQ-15)
+		case now.State == Listing && ok && time.Since(since) >= ListWithin: // nor may discovery have succeeded (RQ-15)
 			now.State = Failing
 		}
 		all[resource] = now

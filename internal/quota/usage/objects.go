@@ -84,7 +84,7 @@ type typedCounter struct {
 	complete func()
 	classes  chan struct{}
 
-	mu     sync.Mutex // held while something is told, so that nothing comes after the end
+	mu     sync.Mutex // held while something is reported, so that nothing comes after the end
 	ended  bool
 	listed bool
 }
