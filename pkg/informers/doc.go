@@ -18,5 +18,5 @@
 //
 // Objects are projected to these fields before they are cached (package projection), and equal parts of several objects are held
 // once (interning). Lists and watches that fail are retried within seconds, their errors are logged at a limited rate, and
-// [WatchLiveness] tells which watches are alive.
+// [WatchLiveness] reports which watches are alive.
 package informers
