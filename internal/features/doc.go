@@ -2,5 +2,6 @@
 //
 //	on, known := features.Default("PodDeletionCost")
 //
-// is the state of a gate that nobody has switched. [All] is for a command line, which lets users switch gates and emulate versions.
+// returns whether a gate is on that nobody has switched, and whether it is known. [All] is for a command line: users switch
+// gates there, and emulate versions.
 package features
