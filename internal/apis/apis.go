@@ -26,7 +26,7 @@ const (
 	timeout      = 10 * time.Second // of one question
 )
 
-// APIs tells which resources a server serves, of those that are followed. Its methods are safe for concurrent use.
+// APIs reports which resources a server serves, of those that are followed. Its methods are safe for concurrent use.
 // Nil follows nothing.
 type APIs struct {
 	client rest.Interface

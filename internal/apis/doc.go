@@ -1,4 +1,4 @@
-// Package apis tells which APIs a server serves. Not every API server has every API: one may be off by default, of a
+// Package apis reports which APIs a server serves. Not every API server has every API: one may be off by default, of a
 // later version of Kubernetes, or a custom resource whose definition is not installed, or was deleted.
 //
 // [APIs] asks discovery for the versions of groups that somebody follows, each on a schedule of its own: every five

@@ -51,7 +51,7 @@ func (g *Gate) Missing() bool {
 }
 
 // Do lists or watches when the API is not missing. When the server does not find the resource, discovery is asked: if
-// it is missing, the request waits for it to return. One that resumes, as it goes on from what was listed before,
+// it is missing, the request waits for it to return. One that resumes, as it continues from what was listed before,
 // fails then, so that its reader lists anew.
 func Do[T any](ctx context.Context, g *Gate, resumes bool, request func() (T, error)) (none T, err error) {
 	if g == nil {
@@ -155,7 +155,7 @@ type Informer struct {
 	*Gate
 }
 
-// HasSynced tells whether the cache was filled, and if the API was missing since, filled anew. It is false while the
+// HasSynced reports whether the cache was filled, and if the API was missing since, filled anew. It is false while the
 // API is missing.
 func (i Informer) HasSynced() bool {
 	i.apis.mu.Lock()

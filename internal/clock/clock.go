@@ -18,9 +18,9 @@ type Clock struct {
 
 	doubted atomic.Bool // the wall clock of the machine has jumped, and the API server has not said yet that it is right
 
-	mu   sync.Mutex
-	base time.Time // a moment at which the wall clock was believed
-	told bool      // the log has said of the present doubt
+	mu          sync.Mutex
+	base        time.Time // a moment at which the wall clock was believed
+	doubtLogged bool      // the log has said of the present doubt
 }
 
 // New returns a clock that believes the machine's as it is now.
@@ -43,8 +43,8 @@ func (c *Clock) Now() time.Time {
 		return now
 	}
 	c.doubted.Store(true)
-	if !c.told {
-		c.told = true
+	if !c.doubtLogged {
+		c.doubtLogged = true
 		klog.Background().Info("The wall clock has jumped, and does not count until the API server's agrees with it", "by", jump.Round(time.Second).String())
 	}
 	return steady
@@ -60,12 +60,12 @@ func (c *Clock) compare() (now, steady time.Time, jump time.Duration) {
 
 // believe takes the wall clock of the machine for right. It is called under the lock.
 func (c *Clock) believe(now time.Time) {
-	c.base, c.told = now, false
+	c.base, c.doubtLogged = now, false
 	c.doubted.Store(false)
 }
 
-// Heard is told the Date of an answer of the API server. It decides whether the clock of the machine is right if that
-// has jumped: it is if the server's is closer to it than to what the time was before. Where answers have no date,
+// Heard is called with the Date of an answer of the API server. It decides whether the clock of the machine is right if
+// that has jumped: it is if the server's is closer to it than to what the time was before. Where answers have no date,
 // that cannot be known, and the machine is believed.
 func (c *Clock) Heard(date string) {
 	if c == nil || !c.doubted.Load() {
@@ -81,7 +81,7 @@ func (c *Clock) Heard(date string) {
 	}
 }
 
-// Listen wraps the transport of a client, whose answers tell the time of the API server.
+// Listen wraps the transport of a client, whose answers have the time of the API server.
 func (c *Clock) Listen(next http.RoundTripper) http.RoundTripper { return &listener{next, c} }
 
 // listener is a transport that shows the clock each answer.

@@ -55,7 +55,7 @@ const mostRefusals = 20
 // listTimeout bounds the list of a page.
 const listTimeout = 30 * time.Second
 
-// deletedAtOnce is of how many objects one page tells, so that a server which says that there are very many costs no
+// deletedAtOnce is of how many objects one page has, so that a server which says that there are very many costs no
 // memory.
 const deletedAtOnce = 500
 

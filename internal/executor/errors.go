@@ -14,7 +14,7 @@ import (
 // Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was
 // not. After any other error (time-out, broken connection, internal error) it may or may not have been carried out.
 // Where nobody could be reached, it was not, but what the caches show may be over: an API server whose storage was
-// restored from a backup may answer the next one, before a watch is open again that would tell.
+// restored from a backup may answer the next one, before a watch is open again that would show it.
 func Answered(err error) bool {
 	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) || UndoneFor(err) > 0 {
 		return true

@@ -36,28 +36,28 @@ func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 		return
 	}
 	w.mu.Lock()
-	w.told = true
+	w.failureReported = true
 	w.mu.Unlock()
 	w.emit(e, name, err)
 }
 
-// failureReasons are those of events that tell of failures.
+// failureReasons are those of events that report failures.
 var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate", plan.Deleted: "FailedDelete"}
 
-// TellFailure records an event about the first of these writes that has failed, unless the event of a step has told
-// of one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the object
-// that could not be written.
+// TellFailure records an event about the first of these writes that has failed, unless the event of a step has reported
+// one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the object that
+// could not be written.
 func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
 	w.mu.Lock()
-	told := w.told
+	reported := w.failureReported
 	w.mu.Unlock()
-	if told {
+	if reported {
 		return
 	}
 	for _, did := range outcomes {
 		for _, r := range did.Results {
 			if r.Err != nil && !Silent(r.Err) {
-				w.tellOf(r)
+				w.recordEvent(r)
 				return
 			}
 		}
@@ -65,7 +65,7 @@ func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
 }
 
 // tellOf records an event about a write that has failed. Of a collection it is about the namespace.
-func (w *Writing) tellOf(r plan.Result) {
+func (w *Writing) recordEvent(r plan.Result) {
 	about := w.owner
 	if about == nil {
 		about = r.Object

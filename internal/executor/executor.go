@@ -38,17 +38,17 @@ type Config struct {
 	Tracker Tracker
 	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) client.Method
-	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks
-	// who has a name that is taken.
+	// MayGet reports whether objects of a resource may be read live; nil: they may. Where they may not, the executor
+	// does not find out which object has a name that exists already.
 	MayGet func(resource schema.GroupResource) bool
 	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does
 	// not keep the key from all others.
 	Periodic bool
 
-	// Written is told of each write that has ended: create, update, patch or delete, of which resource, with the code
-	// of HTTP, "<error>" if the server did not answer. It may be nil.
+	// Written is called for each write that has ended: create, update, patch or delete, of which resource, with the
+	// code of HTTP, "<error>" if the server did not answer. It may be nil.
 	Written func(verb, resource, code string)
-	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
+	Stale   func(schema.GroupResource) // is called for each change that was not sent because it was outdated; may be nil
 }
 
 // Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that
@@ -97,8 +97,8 @@ type Writing struct {
 	taken   bool          // see Taken
 	leftOut time.Duration // see LeftOut
 	// outcome is that of the steps that are being carried out.
-	outcome plan.Outcome
-	told    bool // an event tells of a write that has failed
+	outcome         plan.Outcome
+	failureReported bool // an event tells of a write that has failed
 	// touched says what this reconcile has written, by the uid of the object.
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
@@ -113,8 +113,8 @@ type touch struct {
 	only                    bool                          // nobody else can have written between what was observed and that version
 }
 
-// Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and
-// controls what is written; the barrier is told what the caches must show before the next reconcile.
+// Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls
+// what is written; the barrier knows what the caches must show before the next reconcile.
 func (e *Executor) Begin(ctx context.Context, owner plan.Object, barrier *freshness.Barrier) *Writing {
 	w := &Writing{Executor: e, ctx: ctx, owner: owner, barrier: barrier, touched: map[types.UID]touch{}}
 	w.mayAdopt = once(w.ownerLives)
@@ -206,11 +206,11 @@ func (w *Writing) takeSlot(namespace string) error {
 	return w.slots.Take(w.ctx, namespace, owner)
 }
 
-// await tells the barrier what to wait for.
-func (w *Writing) await(tell func(*freshness.Barrier)) {
+// await gives the barrier what to wait for.
+func (w *Writing) await(expect func(*freshness.Barrier)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tell(w.barrier)
+	expect(w.barrier)
 }
 
 // get reads the metadata of an object live.
@@ -317,7 +317,7 @@ func controls(owner, o plan.Object) bool {
 	return ref != nil && ref.UID == owner.GetUID() && o.GetNamespace() == owner.GetNamespace()
 }
 
-// identity tells objects apart: by uid, or by kind and name where nobody has observed the object, which is then
+// identity distinguishes objects: by uid, or by kind and name where nobody has observed the object, which is then
 // applied.
 func identity(m client.Mapping, o plan.Object) types.UID {
 	if uid := o.GetUID(); uid != "" {

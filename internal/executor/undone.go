@@ -10,12 +10,11 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// An admission webhook, or another writer, may undo what controllers write. The change is an event, so that it would
-// be made again at once, without an end. A change is undone if the same one is asked for again and nothing else was
-// asked of the object in between. The second one is made at once, as it may be due to a user; each later one waits
-// twice as long as the one before it. Meanwhile it is left out, and all else goes on. A creation is undone if the
-// object does not come back as its owner looks for it; the next one of its owner waits in the same way, and fails
-// meanwhile.
+// An admission webhook, or another writer, may undo what controllers write. The change is an event, so that it would be
+// made again at once, without an end. A change is undone if the same one is asked for again and nothing else was asked
+// of the object in between. The second one is made at once, as it may be due to a user; each later one waits twice as
+// long as the one before it. Meanwhile it is left out, and all else continues. A creation is undone if the object does
+// not come back as its owner looks for it; the next one of its owner waits in the same way, and fails meanwhile.
 const (
 	firstUndone   = time.Second
 	longestUndone = queue.MaxBackoff

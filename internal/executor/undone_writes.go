@@ -19,7 +19,7 @@ import (
 
 var seed = maphash.MakeSeed()
 
-// unlessUndone is the client of one change: it leaves the change out while it waits because it was undone.
+// unlessUndone is the client of one change: it omits the change while it waits because it was undone.
 type unlessUndone struct {
 	client.Client
 	*Writing
@@ -31,7 +31,8 @@ type unlessUndone struct {
 func (c *unlessUndone) subject() subject { return subject{identity(c.m, c.s.Old), c.s.Subresource} }
 
 // Patch implements client.Client.
-func (c *unlessUndone) Patch(ctx context.Context, m client.Mapping, key plan.Key, p client.Patch, o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (c *unlessUndone) Patch(ctx context.Context, m client.Mapping, key plan.Key, p client.Patch,
+	o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	sum := c.sum(p.Data)
 	if !o.Touch && c.waits(sum) {
 		return nil, nil
@@ -68,7 +69,7 @@ func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.
 }
 
 // altered reports whether the answer shows that something else was made of the change than was asked for, as far as
-// metadata tell: nothing, or something more. Others may have written at the same time. Caches keep few annotations of
+// metadata show: nothing, or something more. Others may have written at the same time. Caches keep few annotations of
 // pods, so these are not compared.
 func (c *unlessUndone) altered(made *metav1.PartialObjectMetadata) bool {
 	if c.m.GroupVersionKind == pods {
@@ -86,8 +87,8 @@ func (c *unlessUndone) sumOfUpdate() (uint64, error) {
 	return c.sum(difference), err
 }
 
-// sum tells apart what is asked for: a difference, from whichever version, or what is to be signed, which is never the
-// same twice.
+// sum distinguishes what is asked for: a difference, from whichever version, or what is to be signed, which is never
+// the same twice.
 func (c *unlessUndone) sum(difference []byte) uint64 {
 	if len(c.s.Sign) > 0 {
 		return maphash.String(seed, strings.Join(c.s.Sign, " "))
@@ -127,8 +128,8 @@ func (c *unlessUndone) waits(sum uint64) bool {
 	return wait > 0
 }
 
-// made notes that the change was made, and tells people if it comes to nothing again and again. What was altered may
-// be no event for the controller, so the plan is made again soon.
+// made notes that the change was made, and records an event if it comes to nothing again and again. What was altered
+// may be no event for the controller, so the plan is made again soon.
 func (c *unlessUndone) made(sum uint64, made *metav1.PartialObjectMetadata) {
 	now := time.Now()
 	w := c.undone.made(c.subject(), sum, now)

@@ -34,7 +34,7 @@ const mostKeys = 100
 type Controller struct {
 	Name, Alias string
 	Running     bool
-	Queues      []reconcile.Status // none for a runner that does not tell
+	Queues      []reconcile.Status // none for a runner that does not report them
 	Records     []*explain.Records // none for a runner that keeps none
 	Held        []brake.Hold       // what its brake holds
 }
@@ -51,7 +51,7 @@ type Handler struct {
 	Controllers func() []Controller
 	Off         func() []Off
 
-	detailing atomic.Bool // somebody is told a detail of a key
+	detailing atomic.Bool // a detail of a key is being sent
 }
 
 // ServeHTTP implements http.Handler.
@@ -130,16 +130,16 @@ func (h *Handler) explain(ctx context.Context, path []string, full bool) (any, e
 	case 1:
 		return controllers[i].overview(), nil
 	case 2:
-		return h.tell(ctx, controllers[i], plan.Key{Name: path[1]}, full)
+		return h.explainKey(ctx, controllers[i], plan.Key{Name: path[1]}, full)
 	case 3:
-		return h.tell(ctx, controllers[i], plan.Key{Namespace: path[1], Name: path[2]}, full)
+		return h.explainKey(ctx, controllers[i], plan.Key{Namespace: path[1], Name: path[2]}, full)
 	}
 	return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
 }
 
-// tell returns what a controller has to tell of a key; if everything is asked for, also what there is now and what it
-// would do.
-func (h *Handler) tell(ctx context.Context, c Controller, key plan.Key, full bool) (any, error) {
+// explainKey returns what a controller knows about a key; if everything is asked for, also the present snapshot and
+// plan.
+func (h *Handler) explainKey(ctx context.Context, c Controller, key plan.Key, full bool) (any, error) {
 	for _, records := range c.Records {
 		last, ok := records.Get(key)
 		if !ok && !full {

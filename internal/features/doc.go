@@ -2,6 +2,6 @@
 //
 //	on, known := features.Default("PodDeletionCost")
 //
-// tells how a gate is that nobody has switched. [All] is for a command line, which lets users switch gates and
-// emulate versions.
+// returns whether a gate is on that nobody has switched, and whether it is known. [All] is for a command line: users
+// switch gates there, and emulate versions.
 package features

@@ -51,7 +51,7 @@ var defaults = sync.OnceValue(func() map[string]bool {
 	return on
 })
 
-// Default tells whether a gate is on if nobody has switched it, and whether there is such a gate.
+// Default reports whether a gate is on if nobody has switched it, and whether there is such a gate.
 func Default(gate string) (on, known bool) {
 	on, known = defaults()[gate]
 	return on, known

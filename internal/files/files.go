@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Longest is the length of the longest file that is read, in bytes. Keys and certificates need less; who names
-// another file is told so.
+// Longest is the length of the longest file that is read, in bytes. Keys and certificates need less. A longer file is
+// an error.
 const Longest = 1 << 20
 
 // every is the time between two looks at a file.

@@ -52,8 +52,8 @@ func (b *Barrier) WaitForVersion(kind schema.GroupVersionKind, version string) {
 }
 
 // WaitForDeletion waits until the caches show that o is gone, or is being deleted. Deletions are tracked by uid,
-// because the answer to a deletion does not have to tell a version. Refused says that the server found another object
-// than o under its name: then there is an end to the waiting.
+// because the answer to a deletion need not have a version. Refused says that the server found another object than o
+// under its name: then there is an end to the waiting.
 func (b *Barrier) WaitForDeletion(kind schema.GroupVersionKind, o plan.Object, refused bool) {
 	c := change{kind: kind, key: plan.KeyOf(o), uid: o.GetUID()}
 	if refused {
@@ -69,9 +69,8 @@ func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 	})
 }
 
-// WaitForRemoval waits until the caches show that o is gone, of which a change has taken the last finalizer off. The
-// answer to that has the version of before. There is an end to the waiting, because it may also be that somebody has
-// undone the change on its way.
+// WaitForRemoval waits until the caches show that o is gone, after a change has removed its last finalizer. The answer
+// to that change has the old version. The wait is bounded, because a webhook may have undone the change.
 func (b *Barrier) WaitForRemoval(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
 		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),

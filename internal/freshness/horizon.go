@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Horizon tells whether caches show all that was written before a moment. Each of them may lack something else. The
+// Horizon reports whether caches show all that was written before a moment. Each of them may lack something else. The
 // methods are safe for concurrent use.
 type Horizon struct {
 	mu sync.Mutex

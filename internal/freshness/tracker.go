@@ -234,7 +234,7 @@ func (t *Tracker) Remove(kind schema.GroupVersionKind, store cache.Store) {
 	t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
 }
 
-// Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its
+// Usable returns an error if a cache does not report its version: without it no controller can know whether it sees its
 // own writes, so it must not start. The caches have been filled.
 func (c Caches) Usable() error {
 	for kind, stores := range c.stores {

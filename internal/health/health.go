@@ -24,12 +24,12 @@ type Check struct {
 	Advisory bool
 }
 
-// logEvery is how often a check that goes on to fail is logged.
+// logEvery is how often a check that continues to fail is logged.
 const logEvery = time.Minute
 
 // Handler answers at /<name>, as "healthz", "livez" or "readyz", with 200 and "ok" if all checks pass, and else with
 // 500 and the names of those that fail (MH-6, MH-15, MH-16). Why they fail is only in the log (LE-20): a line when a
-// check begins to fail, one a minute while it goes on to, and one when it passes again, however often it is asked
+// check begins to fail, one a minute while it continues to, and one when it passes again, however often it is asked
 // for. Under /<name>/<check> it answers for one check alone, but not under /healthz, which has no such paths (MH-6).
 // Checks are asked for with each request; without any there is one that always passes, "ping" (MH-17).
 //

@@ -19,7 +19,7 @@ const (
 	refusedFor = 10 * time.Second
 	// refusalAge is how old the last refusal may be; it is longer than the longest pause between two tries (CI-13).
 	refusalAge = 2 * time.Minute
-	// refusalLogEvery is how often a refusal that goes on is logged.
+	// refusalLogEvery is how often a refusal that continues is logged.
 	refusalLogEvery = 10 * time.Minute
 )
 
@@ -40,7 +40,7 @@ type refusal struct {
 	status      string // as "403 Forbidden"
 }
 
-// lasts tells whether the refusal is no passing state.
+// lasts reports whether the refusal is no passing state.
 func (f refusal) lasts() bool {
 	return f.last.Sub(f.first) >= refusedFor && time.Since(f.last) <= refusalAge
 }

@@ -15,9 +15,9 @@ const (
 	waitingLog = time.Minute      // between two lines about an API server that is waited for
 )
 
-// WaitForServer waits until the API server says that it is healthy, or answers that it does not tell us, or ctx ends.
-// It waits without end, as a standby does: to restart the process would bring the API server back no sooner. What it
-// waits for is noted each time.
+// WaitForServer waits until the API server says that it is healthy, or refuses to answer, or ctx ends. It waits without
+// end, as a standby does: to restart the process would bring the API server back no sooner. What it waits for is noted
+// each time.
 func WaitForServer(ctx context.Context, client rest.Interface, note func(error)) {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
@@ -52,7 +52,7 @@ func WaitForServer(ctx context.Context, client rest.Interface, note func(error))
 	}
 }
 
-// askServer returns nil if the server is healthy, or is there and does not tell us.
+// askServer returns nil if the server is healthy, or is there and refuses to answer.
 func askServer(ctx context.Context, client rest.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

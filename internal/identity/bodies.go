@@ -17,8 +17,8 @@ import (
 const masked = "<masked>"
 
 // WithoutBodies returns the logger without the bodies of requests and answers that client-go writes to it from
-// verbosity 8 on. Client-go logs them where nothing tells what they are about, tokens and Secrets too. All clients
-// made by a [Builder] log bodies themselves, and mask those.
+// verbosity 8 on. Client-go logs them where nothing shows what they are about, tokens and Secrets too. All clients made
+// by a [Builder] log bodies themselves, and mask those.
 func WithoutBodies(logger klog.Logger) klog.Logger {
 	sink := logger.GetSink()
 	if _, ok := sink.(*bodyless); ok || sink == nil {

@@ -47,17 +47,17 @@ type Options struct {
 	// ServiceAccounts gives each controller the identity of its service account (CLI-25, CI-20..23).
 	ServiceAccounts bool
 
-	// MayWrite, if set, is asked just before a write of a controller leaves the process, after the wait for the
-	// limiter and the token, with the namespace that it is about, "" for what belongs to the cluster. On false the
-	// write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check that a controller
-	// makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
+	// MayWrite, if set, is asked just before a write of a controller is sent, after the wait for the limiter and the
+	// token, with the namespace that it is about, "" for what belongs to the cluster. On false the write is not sent
+	// and fails with [client.ErrNotLeading]. It closes the gap between the check that a controller makes and the moment
+	// its request, which may have been queued for seconds, is really sent (LE-14).
 	MayWrite func(namespace string) bool
 
 	// BeforeWrite, if set, is waited for before MayWrite is asked. If it returns an error, the write is not sent and
 	// fails with that.
 	BeforeWrite func(ctx context.Context) error
 
-	// Clock, if set, is told what time it is by all answers.
+	// Clock, if set, gets the time from all answers.
 	Clock *clock.Clock
 }
 
@@ -121,7 +121,7 @@ func (b *Builder) Controller(account string) (*rest.Config, error) {
 
 // Lease returns the configuration of the client named [LeaderElection], which must get through when nothing else does:
 //
-//   - its requests end after half the renew deadline, at least 1s, so that one that hangs leaves time for another (LE-5);
+//   - its requests end after half the renew deadline, at least 1s, so that one that hangs still allows another (LE-5);
 //   - it is not limited, where the original gives it a bucket: the retry period paces it already, at 30 requests a minute
 //     (LE-31), and a QPS below that would only cost the lease;
 //   - it has a connection of its own, and HTTP/1.1 on it. Client-go gives all clients with equal TLS settings one
@@ -190,7 +190,7 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 	return c
 }
 
-// guard adds the last check before a write leaves. It must be added before the token's wrapper, which is then around
+// guard adds the last check before a write is sent. It must be added before the token's wrapper, which is then around
 // it: the check comes last, when the token has been waited for.
 func (b *Builder) guard(c *rest.Config) *rest.Config {
 	if may := b.options.MayWrite; may != nil {

@@ -23,7 +23,7 @@ import (
 const similarEvents = 2048
 
 // eventBuffers hold the events of one component that wait to be written, those of one object always in the same one.
-// A single one would be too small for what many rollouts at once have to tell, and events would be dropped.
+// A single one would be too small for the events of many rollouts at once, and events would be dropped.
 const eventBuffers = 4
 
 // eventTimeout ends the writing of one event, so that a server that does not answer cannot stop all events for ever.

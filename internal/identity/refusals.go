@@ -40,9 +40,9 @@ func (r *Refusals) note(of *http.Request, answer *http.Response) {
 	}
 }
 
-// refused tells whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to
+// refused reports whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to
 // writes, as when a quota is exhausted, and webhooks answer what they like; that is about the object. Only the text
-// tells the two apart.
+// distinguishes the two.
 func refused(of *http.Request, answer *http.Response) bool {
 	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
 		return false
@@ -59,7 +59,7 @@ func refused(of *http.Request, answer *http.Response) bool {
 
 // lacksRight reports whether the API server says that a user lacks the right to a request. It does so about the
 // resource and the name in the path, so that a new object, which has no name there yet, cannot forge it by its name.
-// What admission says of an object goes on otherwise, and quotes users of the cluster, who write there what they
+// What admission says of an object continues otherwise, and quotes users of the cluster, who write there what they
 // like.
 func lacksRight(path, message string) bool {
 	group, parts := split(path)
@@ -72,7 +72,7 @@ func lacksRight(path, message string) bool {
 	return ok && lacks.MatchString(rest)
 }
 
-// lacks is how the API server goes on after "User".
+// lacks is how the API server continues after "User".
 var lacks = regexp.MustCompile(`^"[^"]*" cannot [a-z*]+ resource "`)
 
 // decoded returns the status of an answer, in JSON or protobuf.

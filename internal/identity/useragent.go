@@ -26,7 +26,7 @@ func release(version string) string {
 	return version
 }
 
-// commit shortens to 7 characters. A build that was not told its commit carries a placeholder ("$Format:%H$").
+// commit shortens to 7 characters. A build without a known commit carries a placeholder ("$Format:%H$").
 func commit(sha string) string {
 	if sha == "" || strings.HasPrefix(sha, "$") {
 		return "unknown"

@@ -7,10 +7,11 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Reports of progress are debounced as their plans ask for it, see [plan.When]. The backlog of a controller is the number of
-// keys that are in its queue or have a report that waits. While it is more than LongBacklog, a report waits until the controller has
-// written nothing else for QuietController, but not longer than LongestDebounce. So the number of writes that a large piece of
-// work takes depends on the work and not on the speed of the machine, and small work does not wait.
+// Reports of progress are debounced as their plans ask for it, see [plan.When]. The backlog of a controller is the
+// number of keys that are in its queue or have a report that waits. While it is more than LongBacklog, a report waits
+// until the controller has written nothing else for QuietController, but not longer than LongestDebounce. So the number
+// of writes that a large piece of work takes depends on the work and not on the speed of the machine, and small work
+// does not wait.
 const (
 	LongBacklog     = 24
 	QuietController = time.Second
@@ -28,8 +29,9 @@ type debounced struct {
 
 func (d debounced) waiting() bool { return !d.since.IsZero() }
 
-// postpone notes that the report was made again, and returns how much longer it waits; not positive if it is to be written now. A
-// reconcile before the timer that leads to another report means that something has changed, so that the object is not quiet.
+// postpone notes that the report was made again, and returns how much longer it waits; not positive if it is to be
+// written now. A reconcile before the timer that leads to another report means that something has changed, so that the
+// object is not quiet.
 func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longest time.Duration) time.Duration {
 	quiet := now.Add(quietTime)
 	switch {
@@ -47,11 +49,12 @@ func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longes
 	return d.quietAt.Sub(now)
 }
 
-// Debounce returns how much longer a report waits for a newer one; zero if it is to be written now. It is of a reconcile that has cost so much.
-// The controller has last written something other than such reports at lastWrite; queued returns keys that are queued, but no more than it is
-// asked for.
+// Debounce returns how much longer a report waits for a newer one; zero if it is to be written now. cost is that of the
+// reconcile. lastWrite is when the controller last wrote anything but such reports. queued returns at most so many of
+// the keys that are queued.
 func (k *States[K, M, C]) Debounce(
-	s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time, queued func(most int) []K,
+	s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time,
+	queued func(most int) []K,
 ) time.Duration {
 	if rep.Empty() || rep.Report.Quiet <= 0 {
 		k.setReport(s, debounced{})

@@ -14,11 +14,11 @@ type Object struct {
 
 // records are the changes that were recorded for a key, and not committed yet. The zero value is none.
 type records[C any] struct {
-	all    []record[C]
-	at     map[Object]int // where the only change of an object is
-	number uint64         // of the latest
-	told   uint64         // of the latest that Observe was given
-	lost   uint64         // of the latest that is there no more, as there were too many; zero for none
+	all      []record[C]
+	at       map[Object]int // where the only change of an object is
+	number   uint64         // of the latest
+	observed uint64         // of the latest that Observe was given
+	lost     uint64         // of the latest that is there no more, as there were too many; zero for none
 }
 
 // mostRecords bounds the changes of a key. They are many when something keeps the key from being observed, or its memory from being committed.
@@ -30,7 +30,7 @@ type record[C any] struct {
 	of     *Object // nil: each change of it is kept
 }
 
-// add adds a change. Of too many, the older half goes.
+// add adds a change. Of too many, the older half is dropped.
 func (r *records[C]) add(c C) {
 	if len(r.all) >= mostRecords {
 		r.keep(func(at int, _ record[C]) bool { return at >= mostRecords/2 })
@@ -69,10 +69,10 @@ func (r *records[C]) list() []C {
 	return changes
 }
 
-// dropTold drops what Observe was given.
-func (r *records[C]) dropTold() {
-	r.keep(func(_ int, one record[C]) bool { return one.number > r.told })
-	if r.lost <= r.told {
+// dropObserved drops what Observe was given.
+func (r *records[C]) dropObserved() {
+	r.keep(func(_ int, one record[C]) bool { return one.number > r.observed })
+	if r.lost <= r.observed {
 		r.lost = 0
 	}
 }

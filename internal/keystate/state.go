@@ -24,8 +24,9 @@ import (
 //	stale          the caches do not show yet what was written for it (the barrier)
 //
 // Its events are the methods of [States]: an event handler calls Unverify and Record; the worker that has the key calls
-// Admit. If the key is cooling down, that is all. Otherwise any of Observed, IsUnverified, Verified, Unanswered, Commit,
-// Debounce and Forget follow, then Succeeded or Failed, or neither if the key waits for a cache, and last Release.
+// Admit. If the key is cooling down, that is all. Otherwise any of Observed, IsUnverified, Verified, Unanswered,
+// Commit, Debounce and Forget follow, then Succeeded or Failed, or neither if the key waits for a cache, and last
+// Release.
 type State[M, C any] struct {
 	// Touched only by the worker that has the key.
 	Barrier     freshness.Barrier
@@ -34,7 +35,7 @@ type State[M, C any] struct {
 	Early       bool        // the next retry comes before the backoff is over, since there is more to report then
 	Held        string      // what the last plan holds; empty for nothing
 	Aliases     []plan.Key  // other names by which people are told of the key
-	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
+	look        *time.Timer // has the key reconciled again in case that the caches never show what was written
 
 	// Guarded by the lock of [States].
 	memory     *M        // what Observe has returned to be remembered; nil for nothing
@@ -147,8 +148,9 @@ type Admission struct {
 	Missing schema.GroupVersionKind // of a stale key: a kind whose caches lack something
 }
 
-// verifyAfter is how many attempts in a row may find the barrier closed (about ten seconds of timers; events count, too) before
-// absences that are waited for are given up and listed live again. Versions and own deletions are waited for without end.
+// verifyAfter is how many attempts in a row may find the barrier closed (about ten seconds of timers; events count,
+// too) before absences that are waited for are given up and listed live again. Versions and own deletions are waited
+// for without end.
 const verifyAfter = 15
 
 // Admit decides whether a reconcile of the key may begin.
@@ -209,7 +211,7 @@ type Observed[M, C any] struct {
 func (k *States[K, M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.changes.told = s.changes.number
+	s.changes.observed = s.changes.number
 	return s.observed()
 }
 
@@ -233,7 +235,7 @@ func (k *States[K, M, C]) Commit(s *State[M, C], memory *M, subject types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.memory, s.subject = memory, subject
-	s.changes.dropTold()
+	s.changes.dropObserved()
 }
 
 // SetOwner notes the uid of the controlling owner of the key's object, empty if it has none.
@@ -298,11 +300,11 @@ func (k *States[K, M, C]) FailingFor(s *State[M, C]) time.Duration {
 	return time.Since(s.failing)
 }
 
-// Succeeded notes a reconcile without a failure. If more is about to change by itself, work on the key is in progress. When it wrote
-// nothing, no report waits and nothing is about to change by itself, the work in progress on the key is done, or waits for others. Earlier
-// failures count until no report waits: it may be what has failed, and would otherwise be tried again and again without backoff. So it is with
-// a reconcile that has written nothing and only prepares the next one, which is to come after that time: it has found out something that what has
-// failed needs.
+// Succeeded notes a reconcile without a failure. If more is about to change by itself, work on the key is in progress.
+// When it wrote nothing, no report waits and nothing is about to change by itself, the work in progress on the key is
+// done, or waits for others. Earlier failures count until no report waits: it may be what has failed, and would
+// otherwise be tried again and again without backoff. So it is with a reconcile that has written nothing and only
+// prepares the next one, which is to come after that time: it has found out something that what has failed needs.
 func (k *States[K, M, C]) Succeeded(s *State[M, C], wrote bool, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -328,7 +330,7 @@ func (s *State[M, C]) prepares(wrote bool, next time.Duration) bool {
 	return s.failures > 0 && !wrote && next > 0 && time.Since(s.failed) < queue.Backoff(s.failures, nil)+preparation
 }
 
-// Release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.
+// Release ends the worker's hold of a key after a reconcile of this cost, and forgets a state that says nothing.
 func (k *States[K, M, C]) Release(key K, s *State[M, C], cost time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -341,21 +343,21 @@ func (k *States[K, M, C]) Release(key K, s *State[M, C], cost time.Duration) {
 	}
 }
 
-// Forget drops all that is remembered of a key whose object is gone (RS-7), said the last Observe;
-// but not the changes since, and not that it is unverified, if it was verified when the caches were read: then another object
-// of the same name has come since.
+// Forget drops all that is remembered of a key whose object was gone at the last Observe (RS-7). It keeps the changes
+// since then. It keeps that the key is unverified, if the key was verified when the caches were read: then another
+// object of the same name has come since.
 func (k *States[K, M, C]) Forget(s *State[M, C], wasUnverified bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, debounced{})
 	k.setFailures(s, 0)
 	k.groups.Leave(s.group)
-	s.changes.dropTold()
+	s.changes.dropObserved()
 	*s = State[M, C]{unverified: s.unverified && !wasUnverified, changes: s.changes}
 }
 
-// Priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
-// The owner is the controlling owner of the object to which it happened, if the key is named after that.
+// Priority returns the priority of a key that something has happened to: what is in progress comes before anything
+// else. The owner is the controlling owner of the object to which it happened, if the key is named after that.
 func (k *States[K, M, C]) Priority(key K, level queue.Level, owner types.UID) queue.Priority {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -372,9 +374,9 @@ func (k *States[K, M, C]) Priority(key K, level queue.Level, owner types.UID) qu
 	return queue.Priority{Level: level, Owner: owner}
 }
 
-// A key that many objects enqueue, such as a Deployment of thousands of pods, could be reconciled without end while they
-// change, and each reconcile costs as much as there are pods. It cools down after each for several times the cost, so that
-// small objects do not wait for large ones.
+// A key that many objects enqueue, such as a Deployment of thousands of pods, could be reconciled without end while
+// they change, and each reconcile costs as much as there are pods. It cools down after each for several times the cost,
+// so that small objects do not wait for large ones.
 const (
 	cooldownFactor  = 8
 	cooldownFrom    = 500 * time.Microsecond // a reconcile that was cheaper needs no cooldown

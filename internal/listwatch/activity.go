@@ -17,8 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/health"
 )
 
-// Liveness tells which watches are alive. A cache cannot tell by itself: on a quiet cluster nothing in it changes for
-// hours, while the API server sends a bookmark about once a minute.
+// Liveness reports which watches are alive. A cache does not know by itself: on a quiet cluster nothing in it changes
+// for hours, while the API server sends a bookmark about once a minute.
 type Liveness struct {
 	mu sync.Mutex
 	// byResource has the activity of each cache.

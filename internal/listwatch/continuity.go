@@ -28,11 +28,11 @@ func (a *Activity) listed(version string) {
 	a.version = version
 }
 
-// Continuous waits until the API server is known to be where the watches have left it, and is to be called before
-// each write. After a watch was cut, the next server that answers may be one whose storage was restored from a
-// backup: what was planned before is then wrong, and a watch that is opened anew tells so only after its pause. One
-// consistent read tells it at once. It returns nil without a request while no watch was cut, the error of the read if
-// nobody answers. If the server has gone back, it waits for the end of the term.
+// Continuous waits until the API server is known to be where the watches have left it, and is to be called before each
+// write. After a watch was cut, the next server that answers may be one whose storage was restored from a backup: what
+// was planned before is then wrong, and a watch that is opened anew shows it only after its pause. One consistent read
+// shows it at once. It returns nil without a request while no watch was cut, the error of the read if nobody answers.
+// If the server has gone back, it waits for the end of the term.
 func (c *Client) Continuous(ctx context.Context) error {
 	l := c.liveness
 	if l.proved.Load() == l.cuts.Load() {
@@ -73,8 +73,8 @@ func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 		case err != nil:
 			return fmt.Errorf("whether the API server has gone back: %w", err)
 		case before(now, s.version):
-			if tell := r.handler.Load(); tell != nil {
-				(*tell)(fmt.Errorf("%s were at version %s and are at %s now", s.resource, s.version, now))
+			if report := r.handler.Load(); report != nil {
+				(*report)(fmt.Errorf("%s were at version %s and are at %s now", s.resource, s.version, now))
 			}
 			<-ctx.Done() // the term ends
 			return ctx.Err()

@@ -24,7 +24,9 @@ type Custom struct {
 
 // ListWatch returns what lists and watches the objects of a kind, in JSON. They come whole, with their kind, which
 // client-go would take off.
-func (c *Custom) ListWatch(client *Client, kind schema.GroupVersionKind, resource schema.GroupVersionResource, name, selector string) (*cache.ListWatch, error) {
+func (c *Custom) ListWatch(
+	client *Client, kind schema.GroupVersionKind, resource schema.GroupVersionResource, name, selector string,
+) (*cache.ListWatch, error) {
 	listKind := kind.GroupVersion().WithKind(kind.Kind + "List")
 	codec, err := c.codec(kind, listKind)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// FeedHandler is told what becomes of the objects of one kind, one call at a time.
+// FeedHandler is notified of what becomes of the objects of one kind, one call at a time.
 type FeedHandler interface {
-	// OnList is told all objects that there are.
+	// OnList is called with all objects that there are.
 	OnList(all []metav1.Object)
-	// OnUpdate is told of an object that is new or has changed.
+	// OnUpdate is called with an object that is new or has changed.
 	OnUpdate(metav1.Object)
-	// OnDelete is told of an object that is gone.
+	// OnDelete is called with an object that is gone.
 	OnDelete(metav1.Object)
 }
 
@@ -43,13 +43,13 @@ func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resourc
 type feedSink struct{ handler FeedHandler }
 
 // Add implements cache.ReflectorStore.
-func (s feedSink) Add(o any) error { return s.tell(o, s.handler.OnUpdate) }
+func (s feedSink) Add(o any) error { return s.notify(o, s.handler.OnUpdate) }
 
 // Update implements cache.ReflectorStore.
-func (s feedSink) Update(o any) error { return s.tell(o, s.handler.OnUpdate) }
+func (s feedSink) Update(o any) error { return s.notify(o, s.handler.OnUpdate) }
 
 // Delete implements cache.ReflectorStore.
-func (s feedSink) Delete(o any) error { return s.tell(o, s.handler.OnDelete) }
+func (s feedSink) Delete(o any) error { return s.notify(o, s.handler.OnDelete) }
 
 // Replace implements cache.ReflectorStore.
 func (s feedSink) Replace(list []any, _ string) error {
@@ -67,11 +67,11 @@ func (s feedSink) Replace(list []any, _ string) error {
 func (s feedSink) Resync() error { return nil }
 
 // tell passes on an object of a watch, which has to be one.
-func (s feedSink) tell(o any, tell func(metav1.Object)) error {
+func (s feedSink) notify(o any, handle func(metav1.Object)) error {
 	object, ok := o.(metav1.Object)
 	if !ok {
 		return fmt.Errorf("%T is no object", o)
 	}
-	tell(object)
+	handle(object)
 	return nil
 }

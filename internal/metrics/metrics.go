@@ -27,7 +27,7 @@ type Metrics struct {
 	gauges   []*managed
 }
 
-// New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
+// New registers the metrics, unless they are, and reports the version of this build in kubernetes_build_info (MH-32).
 func New(build version.Info) *Metrics {
 	measureResolver()
 	register(metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -82,8 +82,8 @@ func register[M metrics.Registerable](m M) M {
 	return m
 }
 
-// Hooks is that of [manager.Options]: it returns who is told what a controller does. All series that are
-// sure to come are there from now on, with zero.
+// Hooks is that of [manager.Options]: it returns the hooks that are called with what a controller does. All series that
+// are sure to come are there from now on, with zero.
 func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 	duration, retries := m.duration.WithLabelValues(controller), m.retries.WithLabelValues(controller)
 	results := map[reconcile.Result]metrics.CounterMetric{}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// resolverLatency tells how long it takes to find the addresses of API servers and of what else clients ask
+// resolverLatency reports how long it takes to find the addresses of API servers and of what else clients ask
 // (MEND-36). In the release of component-base that we use it is measured and not registered.
 type resolverLatency struct{ seconds *metrics.HistogramVec }
 

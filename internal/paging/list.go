@@ -9,7 +9,7 @@ import (
 // MostPages is how many pages a list has at most. In pages of 500, that is five million objects.
 const MostPages = 10_000
 
-// ErrEndless says that a server makes a list go on without an end. What it has told so far is no list.
+// ErrEndless says that a server makes a list go on without an end. What it has returned so far is no list.
 var ErrEndless = errors.New("the server continues the list without an end")
 
 // List follows one list. The zero value has seen no page.

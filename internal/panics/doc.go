@@ -1,5 +1,5 @@
 // Package panics has a panic over one object end at that object: it is logged with the object and counted, and the
-// process goes on. Reconciles see to that themselves (pkg/reconcile). This package is for what informers call: event
+// process continues. Reconciles see to that themselves (pkg/reconcile). This package is for what informers call: event
 // handlers, index functions and transforms, of which client-go lets a panic end the process.
 //
 //	safe := panics.NewInformer(informer)

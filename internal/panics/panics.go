@@ -44,7 +44,8 @@ func Contain(where Place, o any) {
 
 // note logs and counts a panic.
 func note(where Place, o any, cause any) {
-	klog.Background().Error(fmt.Errorf("panic: %v", cause), "It was panicked over an object, which is left out", "where", where, "object", nameOf(o), "stack", string(debug.Stack()))
+	klog.Background().Error(fmt.Errorf("panic: %v", cause), "It was panicked over an object, which is left out",
+		"where", where, "object", nameOf(o), "stack", string(debug.Stack()))
 	total.Add(1)
 	if f := observer.Load(); f != nil {
 		(*f)(where)

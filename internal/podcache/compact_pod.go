@@ -46,7 +46,7 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = "", nil, nil
 	c.spec, c.status = same(parts.spec.Value(), &p.Spec), same(parts.status.Value(), &p.Status)
 	parts.spec, parts.status = weak.Make(c.spec), weak.Make(c.status)
-	if parts.about.Value() == &p.ObjectMeta { // which goes
+	if parts.about.Value() == &p.ObjectMeta { // which is dropped
 		parts.about = weak.Make(&c.ObjectMeta)
 	}
 	return c

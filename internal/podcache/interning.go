@@ -118,7 +118,7 @@ func (i *interner) internPod(p *corev1.Pod) *podParts {
 	} else {
 		all = false
 	}
-	if !all { // otherwise the older pod goes on being the one
+	if !all { // otherwise the older pod remains the one
 		last.about = weak.Make(&p.ObjectMeta)
 	}
 	return last

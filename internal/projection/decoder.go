@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ProjectedPod is a pod that was projected when it was decoded. Its type tells it from a pod that came as JSON and is
-// whole.
+// ProjectedPod is a pod that was projected when it was decoded. Its type distinguishes it from a pod that came as JSON
+// and is whole.
 type ProjectedPod struct{ *corev1.Pod }
 
 // PodDecoder decodes pods and projects them. It decodes into the same few objects again and again, so that it

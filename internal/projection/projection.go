@@ -258,7 +258,7 @@ func fitted[T any](list []T) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// fitAnnotations leaves out what the mask could not judge, because it is encoded in an unusual way.
+// fitAnnotations omits what the mask could not decide, because it is encoded in an unusual way.
 func (p *Projection) fitAnnotations(annotations map[string]string) map[string]string {
 	if p.allAnnotations {
 		return annotations
@@ -275,7 +275,7 @@ func (p *Projection) fitAnnotations(annotations map[string]string) map[string]st
 	return kept
 }
 
-// fitContainers leaves out containers of which nothing is kept but the name, unless somebody reads those.
+// fitContainers omits containers of which nothing is kept but the name, unless somebody reads those.
 func (p *Projection) fitContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
@@ -288,8 +288,8 @@ func (p *Projection) fitContainers(containers []corev1.Container) []corev1.Conta
 	return fitted(kept)
 }
 
-// fitVolumes leaves out volumes of which nothing is kept but the name, such as those with tokens, whose names differ
-// from pod to pod.
+// fitVolumes omits volumes of which nothing is kept but the name, such as those with tokens, whose names differ from
+// pod to pod.
 func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {
@@ -300,9 +300,9 @@ func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
 	return fitted(kept)
 }
 
-// fitStatuses leaves out the statuses of containers of which nothing is kept but the name, such as those that have
-// never restarted. Whether a container runs is kept of pods that are being deleted, and not since when: that would
-// make all pods different.
+// fitStatuses omits the statuses of containers of which nothing is kept but the name, such as those that have never
+// restarted. Whether a container runs is kept of pods that are being deleted, and not since when: that would make all
+// pods different.
 func (p *Projection) fitStatuses(pod *corev1.Pod, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range statuses {
@@ -320,7 +320,7 @@ func (p *Projection) fitStatuses(pod *corev1.Pod, statuses []corev1.ContainerSta
 	return fitted(kept)
 }
 
-// fitConditions leaves out the conditions that nobody reads.
+// fitConditions omits the conditions that nobody reads.
 func (p *Projection) fitConditions(pod *corev1.Pod) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {

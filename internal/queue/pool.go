@@ -79,7 +79,7 @@ type Activity[K comparable] struct {
 	LongestWait time.Duration
 }
 
-// Activity tells what the workers do. It is cheap.
+// Activity reports what the workers do. It is cheap.
 func (p *Pool[K]) Activity() (a Activity[K]) {
 	now := time.Now()
 	p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Level is the first criterion of a [Priority]. A lower level goes first.
+// Level is the first criterion of a [Priority]. A lower level comes first.
 type Level int
 
 // The levels of a priority.
@@ -18,10 +18,11 @@ const (
 	levelCount
 )
 
-// Priority says when it is a key's turn among those of its namespace; namespaces take turns. The zero Priority goes before any other.
+// Priority says when it is a key's turn among those of its namespace; namespaces take turns. The zero Priority comes
+// before any other.
 type Priority struct {
 	Level Level
-	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work goes first
+	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work comes first
 	Owner types.UID // other levels: in a namespace, owners take turns, and keys without one do so together
 }
 
@@ -44,7 +45,8 @@ type Queue[K comparable] struct {
 	storage *storage[K]
 }
 
-// New returns an empty queue of keys, of which a function tells the namespace. The name is that of the queue's metrics; queues may share one.
+// New returns an empty queue of keys, of which a function returns the namespace. The name is that of the queue's
+// metrics; queues may share one.
 func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 	s := newStorage(namespace)
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: s})
@@ -84,7 +86,7 @@ func (q *Queue[K]) Len() int {
 	return n
 }
 
-// Waiting counts the keys that wait for a worker, and tells since when there have been some.
+// Waiting counts the keys that wait for a worker, and reports since when there have been some.
 func (q *Queue[K]) Waiting() (n int, since time.Time) { return q.storage.waiting() }
 
 // LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks at each namespace.

@@ -1,10 +1,10 @@
 package queue
 
-// shares tell who has how much of something that is limited, such as workers: the namespaces. While another namespace
-// waits, none is given more than half of it. What one was given before that is not taken from it; instead, what it
-// has beyond its half does not count, so that the others find the other half of the limit free, whatever the first
-// one waits for. So no more than one and a half times the limit is given. With a limit of one there is nothing to
-// share. Without a limit, everything is given. It is not safe for concurrent use.
+// shares show who has how much of something that is limited, such as workers: the namespaces. While another namespace
+// waits, none is given more than half of it. What one was given before that is not taken from it; instead, what it has
+// beyond its half does not count, so that the others find the other half of the limit free, whatever the first one
+// waits for. So no more than one and a half times the limit is given. With a limit of one there is nothing to share.
+// Without a limit, everything is given. It is not safe for concurrent use.
 type shares struct {
 	limit  int // zero for none
 	used   int

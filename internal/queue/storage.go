@@ -109,7 +109,7 @@ func (s *storage[K]) Touch(k K) {
 	}
 }
 
-// Len counts the queued keys (workqueue.Queue); none while none may be handed out. A worker that is told so waits
+// Len counts the queued keys (workqueue.Queue); none while none may be handed out. A worker that gets that answer waits
 // until a key is queued. When one may be handed out because a key was released, the worker that has released it comes
 // for another one.
 func (s *storage[K]) Len() int {
@@ -147,7 +147,7 @@ func (s *storage[K]) release(k K) {
 	s.shares.release(s.namespace(k))
 }
 
-// waiting counts the queued keys, and tells since when there have been some.
+// waiting counts the queued keys, and reports since when there have been some.
 func (s *storage[K]) waiting() (n int, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ type place struct {
 	since     int64 // when the work began that it is part of, in nanoseconds of Unix time; zero if none is in progress
 }
 
-// Turns are what waits for something else than a worker, and takes turns like keys: namespaces do, and in a namespace
-// owners. The zero value is empty. It is not safe for concurrent use.
+// Turns is a queue for something else than a worker. Namespaces take turns in it as they do for workers, and in a
+// namespace its owners. The zero value is empty. It is not safe for concurrent use.
 type Turns[T any] struct{ waiting turns[T] }
 
 // Add puts something at the end of the line of an owner in a namespace.
@@ -33,9 +33,9 @@ func (t *Turns[T]) Next() (next T, waits bool) {
 }
 
 // turns are lines that take turns: namespaces do, and in a namespace its owners. Work that is in progress in a
-// namespace goes in the order in which it began. A line is first come, first served. What one turn costs does not
-// grow with what waits, and with the lines of a namespace it grows like their logarithm. The zero value is empty. It
-// is not safe for concurrent use.
+// namespace is handed out in the order in which it began. A line is first come, first served. What one turn costs does
+// not grow with what waits, and with the lines of a namespace it grows like their logarithm. The zero value is empty.
+// It is not safe for concurrent use.
 type turns[T any] struct {
 	namespaces list.List[*namespace[T]] // that have lines; the first one is next
 	byName     map[string]*namespace[T]

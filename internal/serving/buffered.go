@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// mostHeld is how much of an answer is held back until its handler has ended. All answers to probes, and all
+// maxBuffered is how much of an answer is held back until its handler has ended. All answers to probes, and all
 // refusals, are shorter.
-const mostHeld = 16 << 10
+const maxBuffered = 16 << 10
 
 // buffered holds a short answer back. The handler has then ended, and has given its place back, before the answer waits
 // for a client that does not read.
@@ -16,9 +16,9 @@ type buffered struct {
 	http.ResponseWriter
 	quick time.Duration // the time that the client has to read the answer; 0: that of the server
 	code  int
-	// held is the answer as long as it is short, so that no place is taken while the client reads it.
-	held  bytes.Buffer
-	begun bool // the answer is on its way
+	// buffer is the answer as long as it is short, so that no place is taken while the client reads it.
+	buffer bytes.Buffer
+	begun  bool // the answer is on its way
 }
 
 // WriteHeader keeps the code until it is known what the answer is.
@@ -34,8 +34,8 @@ func (w *buffered) WriteHeader(code int) {
 // Write keeps a short answer, and sends a long one as it comes.
 func (w *buffered) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if !w.begun && w.held.Len()+len(p) <= mostHeld {
-		return w.held.Write(p)
+	if !w.begun && w.buffer.Len()+len(p) <= maxBuffered {
+		return w.buffer.Write(p)
 	}
 	if err := w.send(); err != nil {
 		return 0, err
@@ -55,8 +55,8 @@ func (w *buffered) send() error {
 	if w.code != 0 {
 		w.ResponseWriter.WriteHeader(w.code)
 	}
-	_, err := w.ResponseWriter.Write(w.held.Bytes())
-	w.held = bytes.Buffer{}
+	_, err := w.ResponseWriter.Write(w.buffer.Bytes())
+	w.buffer = bytes.Buffer{}
 	return err
 }
 
@@ -72,7 +72,7 @@ func (w *buffered) FlushError() error {
 // discard forgets an answer that has not begun.
 func (w *buffered) discard() {
 	w.code = 0
-	w.held.Reset()
+	w.buffer.Reset()
 }
 
 // Unwrap lets http.ResponseController find the rest.

@@ -104,8 +104,7 @@ func tooMany(w http.ResponseWriter) {
 	reply.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
 }
 
-// authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to
-// be asked.
+// authenticate returns the user of a request (MH-2), or nil if it has answered. It may ask the API server.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, probe bool) user.Info {
 	if len(r.Header.Values("Authorization")) > 0 {
 		places := s.tokens

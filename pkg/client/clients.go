@@ -48,7 +48,7 @@ type endpoint struct {
 // Options are what the clients of all identities have in common. The zero value will do.
 type Options struct {
 	// OnRequestDone, if set, is called when a request of a [Reader] or a [Client] has ended, well or not, with the
-	// context that it was given. It tells that a worker gets on.
+	// context that it was given. It shows that a worker gets on.
 	OnRequestDone func(ctx context.Context)
 }
 

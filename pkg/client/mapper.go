@@ -235,7 +235,7 @@ func (a answer) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.
 	return a.groups, a.lists, nil
 }
 
-// explain replaces an error that says that there is no such kind where discovery could not tell.
+// explain replaces an error that says that there is no such kind where discovery could not find out.
 func (d *discovered) explain(err error) error {
 	if !meta.IsNoMatchError(err) {
 		return err

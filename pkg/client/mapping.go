@@ -94,8 +94,8 @@ func KindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 	return kinds[0], nil
 }
 
-// clusterScoped are the built-in kinds that no namespace has, by group. The scheme does not tell; a test compares them
-// with client-go's typed clients.
+// clusterScoped are the built-in kinds that no namespace has, by group. The scheme does not have that; a test compares
+// them with client-go's typed clients.
 var clusterScoped = map[string][]string{
 	"": {"ComponentStatus", "Namespace", "Node", "PersistentVolume"},
 	"admissionregistration.k8s.io": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",

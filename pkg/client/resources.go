@@ -59,7 +59,8 @@ func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time
 }
 
 // GroupsAndMaybeResourcesWithContext implements [discovery.AggregatedDiscoveryInterfaceWithContext].
-func (a answer) GroupsAndMaybeResourcesWithContext(context.Context) (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+func (a answer) GroupsAndMaybeResourcesWithContext(context.Context) (*metav1.APIGroupList,
+	map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	groups, resources := &metav1.APIGroupList{}, map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, g := range a.groups {
 		groups.Groups = append(groups.Groups, *g)

@@ -31,7 +31,7 @@ type Detail struct {
 	Report   *Plan           `json:"report,omitempty"` // nil if there is none, or if it depends on what becomes of the plan
 }
 
-// Version tells which version of an object was seen.
+// Version reports which version of an object was seen.
 type Version struct {
 	Kind            string `json:"kind"`
 	Namespace       string `json:"namespace,omitempty"`

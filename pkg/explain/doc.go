@@ -1,4 +1,4 @@
-// Package explain has the records that tell people what controllers decided about a key and why, and their JSON.
+// Package explain has the records of what controllers decided about a key and why, and their JSON.
 //
 //	r := explain.NewRecords(observe)
 //	r.Put(key, explain.Record{Time: time.Now(), Why: "a quota is full"})

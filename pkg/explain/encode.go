@@ -50,9 +50,10 @@ func masked(v any) json.RawMessage {
 	return data
 }
 
-// mask leaves out in place what may be a credential, wherever in an object it is: the data of Secrets, ConfigMaps and ControllerRevisions,
-// what drivers of volumes are given as options, and what containers are given as environment variables, arguments and headers of probes. The record of kubectl apply has all of that, and
-// so have those of other tools in annotations. What is left can be read into an object again.
+// mask omits in place what may be a credential, wherever in an object it is: the data of Secrets, ConfigMaps and
+// ControllerRevisions, what drivers of volumes are given as options, and what containers are given as environment
+// variables, arguments and headers of probes. The record of kubectl apply has all of that, and so have those of other
+// tools in annotations. What is left can be read into an object again.
 func mask(tree any) {
 	switch tree := tree.(type) {
 	case []any:

@@ -18,7 +18,7 @@ const (
 	mostNames = 3 // of the objects of one step
 )
 
-// Record tells of one reconcile of a key, or of several in a row that were alike.
+// Record is about one reconcile of a key, or of several in a row that were alike.
 type Record struct {
 	Time    time.Time `json:"time"`                   // of the reconcile; of several, the last one
 	Why     string    `json:"why"`                    // what was decided and what is waited for

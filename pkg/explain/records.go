@@ -100,8 +100,8 @@ func (r *Records) Detail(ctx context.Context, key plan.Key) (Detail, error) {
 	return r.observe(ctx, key)
 }
 
-// Put keeps a record. One that says nothing is kept only after one that tells of a failure. One that says what the last one has said is
-// counted in that one's place. A wait for a cache is no news when it is over.
+// Put keeps a record. One that says nothing is kept only after one that reports a failure. One that says what the last
+// one has said is counted in that one's place. A wait for a cache is no news when it is over.
 func (r *Records) Put(key plan.Key, rec Record) {
 	rec.Why, rec.Error = clip(rec.Why), clip(rec.Error)
 	r.mu.Lock()

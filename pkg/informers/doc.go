@@ -16,7 +16,7 @@
 // The cache of a kind keeps the fields that any controller reads, and all fields if one of them names none. So no
 // controller can empty the fields of another one.
 //
-// Objects are projected to these fields before they are cached (package projection), and equal parts of several
-// objects are held once (interning). Lists and watches that fail are retried within seconds, their errors are logged
-// at a limited rate, and [WatchLiveness] tells which watches are alive.
+// Objects are projected to these fields before they are cached (package projection), and equal parts of several objects
+// are held once (interning). Lists and watches that fail are retried within seconds, their errors are logged at a
+// limited rate, and [WatchLiveness] reports which watches are alive.
 package informers

@@ -51,7 +51,7 @@ type all struct {
 	custom      *listwatch.Custom             // the kinds that are not built in; nil for none
 	compactPods atomic.Pointer[cache.Indexer] // what the cache of pods stores; nil if it stores them as they are
 	fallback    sync.Once                     // logs that there is no client
-	named       sync.Map                      // by resource, of all selectors: metrics tell informers apart by nothing else
+	named       sync.Map                      // by resource, of all selectors: metrics distinguish informers by nothing else
 	labels      selectors.LabelIndexes        // of pods
 
 	mu        sync.Mutex
@@ -120,7 +120,7 @@ func (f *Factory) Limited(may func(schema.GroupResource) error) *Factory {
 	return &limited
 }
 
-// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function tells. They are read
+// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function returns. They are read
 // in JSON, and kept whole. It must be called before a cache is asked for.
 func (f *Factory) AddScheme(
 	s *runtime.Scheme, resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error),
@@ -241,7 +241,7 @@ func (a *all) start() []informers.SharedInformerFactory {
 // unasked says that of what was got by client-go's own methods, all fields are read.
 func (a *all) unasked(f informers.SharedInformerFactory) projection.Fields {
 	done, cancel := context.WithCancel(context.Background())
-	cancel() // to be told which informers there are, and not to wait for them
+	cancel() // to learn which informers there are, and not to wait for them
 	kinds := map[schema.GroupVersionKind][]string{}
 	for t := range f.WaitForCacheSyncWithContext(done).Synced {
 		example, ok := reflect.New(t.Elem()).Interface().(runtime.Object)

@@ -23,7 +23,7 @@ const (
 	byClaim = "claim" // the index of pods that are assigned to a node, by the claims of their volumes
 )
 
-// byStage indexes the few pods that are at the end of their life, so that who looks for them need not go through all.
+// byStage indexes the few pods that are at the end of their life, so that they are found without a look at all pods.
 const byStage = "stage"
 
 // The stages that byStage knows. A pod may be in both, most are in none.
@@ -71,7 +71,7 @@ type PodFields struct {
 	Condition func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
-// ReadyCondition is the Condition of [PodFields] of who reads whether pods are ready, and nothing else.
+// ReadyCondition is the Condition of [PodFields] for readers of nothing but whether pods are ready.
 func ReadyCondition(p *corev1.Pod, t corev1.PodConditionType) bool {
 	return projection.ReadyCondition(p, t)
 }

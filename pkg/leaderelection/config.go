@@ -32,7 +32,7 @@ type Config struct {
 	Namespace     string        // of the Lease object
 	OnLoss        OnLoss        // empty means Exit
 
-	// ShutdownTimeout bounds the wait for the work to end, once it was told to. Zero means 10s.
+	// ShutdownTimeout bounds the wait for the work to end, once its context has ended. Zero means 10s.
 	ShutdownTimeout time.Duration
 }
 
@@ -139,6 +139,6 @@ func (c Config) shutdownTimeout() time.Duration {
 // ErrLost says that the lease was lost: it could not be renewed in time, or somebody else has it.
 var ErrLost = errors.New("leaderelection lost/stopped")
 
-// ErrStuck says that the work went on after it was told to stop, for longer than the shutdown timeout. The lease was
+// ErrStuck says that the work went on after it was asked to stop, for longer than the shutdown timeout. The lease was
 // not released; others wait until it expires.
 var ErrStuck = errors.New("the work did not stop in time")

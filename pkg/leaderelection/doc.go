@@ -7,8 +7,8 @@
 // stop and to lose:
 //
 //   - on a graceful end the lease is renewed until the work has really ended, and only then released (LE-16, LE-17);
-//   - whether the lease is still ours is judged by the local clock, without a request, and when it is not, the work is
-//     told so even if a renewal hangs (LE-14). See [Elector.Held];
+//   - whether the lease is still ours is decided by the local clock, without a request, and when it is not, the work is
+//     ended even if a renewal hangs (LE-14). See [Elector.Held];
 //   - a manager that has lost the lease can stay and compete again, once its work has ended ([Standby]).
 //
 // The metrics leader_election_master_status and leader_election_slowpath_total (LE-23) are client-go's. They appear

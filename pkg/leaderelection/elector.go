@@ -40,7 +40,7 @@ type Elector struct {
 	// current is the present term; nil while there is none.
 	current atomic.Pointer[term]
 
-	rolledBack func(error)             // see OnRollback; nil if nobody is told
+	rolledBack func(error)             // see OnRollback; nil if there is no handler
 	annotate   func(map[string]string) // see Annotate; nil if there is nothing to say
 	mu         sync.Mutex
 	version    string            // the latest of the lease that was seen
@@ -75,7 +75,7 @@ func (e *Elector) Held() bool {
 }
 
 // Check returns an error when this process works as the leader although it has not renewed the lease for the lease
-// duration and another 20s (LE-18). That it still works is a sign that it is stalled: it was told to stop long before.
+// duration and another 20s (LE-18). That it still works is a sign that it is stalled: it was asked to stop long before.
 func (e *Elector) Check() error {
 	t := e.current.Load()
 	if t == nil || !t.working.Load() {
@@ -90,16 +90,16 @@ func (e *Elector) Check() error {
 // Run competes for the lease, for as long as it takes, and calls lead when it is ours. The context of lead ends with
 // ctx, and when the lease is lost, then with [ErrLost] as its cause.
 //
-// When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead.
-// Until then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If
-// that takes longer than the shutdown timeout, or lead returns [ErrStuck] because work goes on, Run returns ErrStuck
-// and lets the lease expire.
+// When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead. Until
+// then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If that takes
+// longer than the shutdown timeout, or lead returns [ErrStuck] because work continues, Run returns ErrStuck and lets
+// the lease expire.
 //
-// A term also ends when the wall clock has run ahead of the monotonic one by more than the lease duration: the
-// machine was suspended.
+// A term also ends when the wall clock has run ahead of the monotonic one by more than the lease duration: the machine
+// was suspended.
 //
-// When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns
-// [ErrLost], or with [Standby] competes again; it never calls lead while an earlier call has not returned.
+// When the lease is lost, the context of lead ends, and lead is awaited, also for the shutdown timeout at most. Then
+// Run returns [ErrLost], or with [Standby] competes again; it never calls lead while an earlier call has not returned.
 //
 // If ctx ends before the lease was ours, Run returns nil. Run must not be called twice at a time.
 func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
@@ -234,7 +234,7 @@ func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) 
 	}
 }
 
-// withStuck adds to an outcome that the work goes on although lead has returned, if its error says so.
+// withStuck adds to an outcome that the work continues although lead has returned, if its error says so.
 func withStuck(outcome, err error) error {
 	if errors.Is(err, ErrStuck) {
 		return fmt.Errorf("%w: %w", outcome, err)

@@ -16,9 +16,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Watch lets a candidate see at once that the lease was given up or has expired, not only at its next try. Without
-// the right to watch leases it goes on without. The client must not limit the time of a request. It must be called
-// before Run.
+// Watch lets a candidate see at once that the lease was given up or has expired, not only at its next try. Without the
+// right to watch leases it continues without. The client must not limit the time of a request. It must be called before
+// Run.
 func (e *Elector) Watch(leases coordinationv1.LeasesGetter) { e.watched = leases }
 
 // leaseFreed returns a channel that receives once, as soon as the holder of the lease has released it (nil) or has

@@ -10,9 +10,9 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// OnRollback sets what is told when the lease is found in an earlier version than this process has seen: the storage
-// of the API server was restored from a backup, or it reads from a replica that lacks the latest writes. It must be
-// called before [Elector.Run].
+// OnRollback sets the handler that is called when the lease is found in an earlier version than this process has seen:
+// the storage of the API server was restored from a backup, or it reads from a replica that lacks the latest writes. It
+// must be called before [Elector.Run].
 func (e *Elector) OnRollback(f func(error)) { e.rolledBack = f }
 
 // leases are those of the API server, as the elector sees them.

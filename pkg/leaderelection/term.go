@@ -14,7 +14,7 @@ import (
 )
 
 // instant is a moment by two clocks: the monotonic one is steady but stands still while the machine is suspended, the
-// wall clock goes on but may be set.
+// wall clock continues but may be set.
 type instant struct {
 	mono time.Duration // since some moment
 	wall time.Time
@@ -108,9 +108,9 @@ func (t *term) awake(now instant) bool {
 	return !t.isOver()
 }
 
-// watch declares the lease lost when it was not renewed in time, whatever hangs (LE-14). It goes by the monotonic
-// clock alone: when only the wall clock has jumped then held is false at once, and if it has jumped far, the term
-// ends, see awake.
+// watch declares the lease lost when it was not renewed in time, whatever hangs (LE-14). It uses the monotonic clock
+// alone: when only the wall clock has jumped then held is false at once, and if it has jumped far, the term ends, see
+// awake.
 func (t *term) watch(ctx context.Context) {
 	for {
 		r := t.holding.Load()

@@ -50,7 +50,7 @@ type brakeSet struct {
 	released brakeRelease
 	expired  brakeRelease // the last one that has ended by time
 
-	told, toldExpired brakeRelease // of which people have been told in this term
+	reported, reportedExpired brakeRelease // that were reported in this term
 }
 
 type brakeMember struct {
@@ -90,11 +90,11 @@ func (s *brakeSet) Begin() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.released, s.expired, s.told, s.toldExpired = brakeRelease{}, brakeRelease{}, brakeRelease{}, brakeRelease{}
+	s.released, s.expired, s.reported, s.reportedExpired = brakeRelease{}, brakeRelease{}, brakeRelease{}, brakeRelease{}
 	s.obey(now, annotations)
 }
 
-// Run tells of what is held and released, until ctx ends, which ends the controllers. It runs while the process leads.
+// Run reports what is held and released, until ctx ends, which ends the controllers. It runs while the process leads.
 func (s *brakeSet) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.term = ctx
@@ -155,54 +155,54 @@ func (s *brakeSet) obey(now time.Time, annotations map[string]string) {
 	}
 }
 
-// look tells of what is new.
+// look reports what is new.
 func (s *brakeSet) look(ctx context.Context, recorder record.EventRecorder) {
 	now, logger := time.Now(), klog.FromContext(ctx)
-	tell := func(string, string, string, ...any) {}
+	record := func(string, string, string, ...any) {}
 	if s.lease != nil {
 		lease := &coordinationv1.Lease{ObjectMeta: s.lease.Metadata()}
-		tell = func(kind, reason, text string, values ...any) { recorder.Eventf(lease, kind, reason, text, values...) }
-		s.tellReleases(logger, now, lease.Annotations, tell)
+		record = func(kind, reason, text string, values ...any) { recorder.Eventf(lease, kind, reason, text, values...) }
+		s.reportReleases(logger, now, lease.Annotations, record)
 	}
 	for _, m := range s.all {
 		held, ended := m.Events(now)
 		for _, h := range held {
 			logger.Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
-			tell(corev1.EventTypeWarning, "BrakeHolds",
+			record(corev1.EventTypeWarning, "BrakeHolds",
 				"%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why, releaseAnnotation, m.name)
 		}
 		for _, r := range ended {
 			logger.Info("A brake is released", "controller", m.name, "what", r.What, "why", r.Cause)
-			tell(corev1.EventTypeNormal, "BrakeReleased", "%s no longer holds %s: %s", m.name, r.What, r.Cause)
+			record(corev1.EventTypeNormal, "BrakeReleased", "%s no longer holds %s: %s", m.name, r.What, r.Cause)
 		}
 	}
 }
 
-// tellReleases tells, once in each term, that an annotation releases brakes, and that it does no longer.
-func (s *brakeSet) tellReleases(
+// reportReleases reports, once in each term, that an annotation releases brakes, and that it does no longer.
+func (s *brakeSet) reportReleases(
 	logger klog.Logger, now time.Time, annotations map[string]string,
-	tell func(kind, reason, text string, values ...any),
+	record func(kind, reason, text string, values ...any),
 ) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.obey(now, annotations)
-	r, told, expired := s.released, s.told, s.expired
-	again := expired == s.toldExpired
-	s.told, s.toldExpired = r, expired
+	r, reported, expired := s.released, s.reported, s.expired
+	again := expired == s.reportedExpired
+	s.reported, s.reportedExpired = r, expired
 	switch {
 	case !again:
 		logger.Info("Brakes work again, as they have been released for an hour", "annotation", expired.Of)
-		tell(corev1.EventTypeWarning, "BrakesWorkAgain",
+		record(corev1.EventTypeWarning, "BrakesWorkAgain",
 			"The annotation %s=%s of this lease has been there for an hour. It has no effect any more, and is removed.",
 			releaseAnnotation, expired.Of)
-	case r.Of == "" && told.Of != "":
-		logger.Info("Brakes work again, as the annotation is gone", "annotation", told.Of)
-		tell(corev1.EventTypeNormal, "BrakesWorkAgain", "The annotation %s=%s of this lease is gone.",
-			releaseAnnotation, told.Of)
-	case r.Of != told.Of:
+	case r.Of == "" && reported.Of != "":
+		logger.Info("Brakes work again, as the annotation is gone", "annotation", reported.Of)
+		record(corev1.EventTypeNormal, "BrakesWorkAgain", "The annotation %s=%s of this lease is gone.",
+			releaseAnnotation, reported.Of)
+	case r.Of != reported.Of:
 		until := r.Since.Add(releasedFor).UTC().Format(time.RFC3339)
 		logger.Info("Brakes are released", "annotation", r.Of, "until", until)
-		tell(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s",
+		record(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s",
 			releaseAnnotation, r.Of, until, s.unknown(r))
 	}
 }

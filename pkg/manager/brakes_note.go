@@ -54,7 +54,7 @@ func (n brakesNote) write(annotations map[string]string) {
 	}
 }
 
-// add notes what a controller holds, of which what began first goes before what does not fit.
+// add notes what a controller holds, of which what began first comes before what does not fit.
 func (n *brakesNote) add(controller string, held []brake.Hold) {
 	for _, h := range held {
 		n.Holds = append(n.Holds, notedHold{controller, h.What, h.Since.UTC().Truncate(time.Second)})

@@ -221,7 +221,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 }
 
 // eventsOf returns the client with which a controller records events. If its account may not, the root identity does
-// it: a write that is refused for long is told of, whatever the controller is.
+// it: a write that is refused for long is reported, whatever the controller is.
 func (m *instance) eventsOf(entry Controller, own *client.Clients) (kubernetes.Interface, error) {
 	if entry.Rights == nil || client.MayRecordEvents(entry.Rights()) {
 		return own.Kubernetes()

@@ -68,7 +68,7 @@ func (c *caches) Ready(bound time.Duration) (checks []Check) {
 	return checks
 }
 
-// States tells how the caches do.
+// States reports how the caches do.
 func (c *caches) States() (all []CacheState) {
 	for _, one := range c.served() {
 		all = append(all, CacheState{

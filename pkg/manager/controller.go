@@ -103,7 +103,7 @@ type Context struct {
 	RootCAFile string
 	// Config says how the process reaches the API server, with the root identity.
 	Config *rest.Config
-	// Enabled tells whether a feature gate of Kubernetes is on.
+	// Enabled reports whether a feature gate of Kubernetes is on.
 	Enabled   func(gate string) bool
 	Informers *informers.Factory
 	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery.

@@ -99,7 +99,7 @@ func (m *instance) notStarted() error {
 	return errors.New("the caches have not been started")
 }
 
-// observed is a runner that tells how its queues do, as those of package reconcile do.
+// observed is a runner that reports how its queues do, as those of package reconcile do.
 type observed interface{ Statuses() []reconcile.Status }
 
 // stuck returns which worker has been at a key without progress for longer than the bound; nil if none has.

@@ -146,14 +146,14 @@ func (m *Manager) Handlers() map[string]http.Handler {
 	return all
 }
 
-// ControllerStates tells how the controllers of this process do, for metrics.
+// ControllerStates reports how the controllers of this process do, for metrics.
 func (m *Manager) ControllerStates() []ControllerState { return m.current.Load().ControllerStates() }
 
-// OffStates tells which controllers are off in this process: those of the registry, in its order, then those whose
+// OffStates reports which controllers are off in this process: those of the registry, in its order, then those whose
 // needs the API server does not serve at the moment, and then those that are missing.
 func (m *Manager) OffStates() []OffState { return m.current.Load().OffStates() }
 
-// CacheStates tells how the caches of this process do, for metrics. There are none before [Manager.Run].
+// CacheStates reports how the caches of this process do, for metrics. There are none before [Manager.Run].
 func (m *Manager) CacheStates() []CacheState { return m.current.Load().CacheStates() }
 
 // instance is a manager until its API server goes back to an earlier state. Then another one takes its place.

@@ -62,7 +62,7 @@ type Options struct {
 	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
 	ShutdownTimeout time.Duration // longest wait for controllers to end (CLI-24); zero: 10s, negative: without limit
 
-	// Hooks returns who is told what a controller does, by its canonical name. It may be nil. With it, the
+	// Hooks returns what is called with what a controller does, by its canonical name. It may be nil. With it, the
 	// informers have metrics of their own under the name of Component, which one process can have once (MH-35).
 	Hooks func(controller string) reconcile.Hooks
 	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it
@@ -110,7 +110,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Enabled tells whether a feature gate is on.
+// Enabled reports whether a feature gate is on.
 func (o Options) Enabled(gate string) bool {
 	if on, said := o.FeatureGates[gate]; said {
 		return on

@@ -16,7 +16,7 @@ import (
 type ControllerState struct {
 	Name, Alias string
 	Running     bool
-	Queues      []reconcile.Status // none for a runner that does not tell
+	Queues      []reconcile.Status // none for a runner that does not report them
 	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
 	Held        []brake.Hold       // what its brake holds
 	Released    bool               // an operator has released its brake
@@ -69,7 +69,7 @@ func (r *named) records() []*explain.Records {
 	return nil
 }
 
-// statuses are those of the controller's queues; none for a runner that does not tell.
+// statuses are those of the controller's queues; none for a runner that does not report them.
 func (r *named) statuses() []reconcile.Status {
 	if o, ok := r.Runner.(observed); ok {
 		return o.Statuses()

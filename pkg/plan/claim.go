@@ -85,7 +85,7 @@ func adoptable(owner, o Object) bool {
 
 func adopt[T Object](owner Object, kind schema.GroupVersionKind, orphan T) T {
 	adopted := orphan.DeepCopyObject().(T)
-	// A patch tells references apart by uid: one to the owner that does not control gives way to the one that does.
+	// A patch distinguishes references by uid: one to the owner that does not control gives way to the one that does.
 	refs := slices.DeleteFunc(adopted.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 	adopted.SetOwnerReferences(append(refs, *metav1.NewControllerRef(owner, kind)))
 	return adopted

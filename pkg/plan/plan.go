@@ -38,7 +38,8 @@ type Plan struct {
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
 	Report  When          // of reports only: when it is written
-	// Progressing, of reports only: more is about to change by itself, so work on the key is in progress and goes before new work.
+	// Progressing, of reports only: more is about to change by itself, so work on the key is in progress and comes
+	// before new work.
 	Progressing bool
 }
 
@@ -199,7 +200,7 @@ type Result struct {
 	Err         error     // nil: done, or needless (already gone, namespace terminating)
 }
 
-// Outcome tells what became of a plan's steps, in the order in which the writes ended.
+// Outcome is what became of a plan's steps, in the order in which the writes ended.
 type Outcome struct {
 	Results []Result
 	Err     error // what stopped the plan; nil when every step was done

@@ -3,7 +3,7 @@ package plan
 import "time"
 
 // When says when a report is written: when it has stayed the same for Quiet, or has waited for Longest, so that a newer one may replace it.
-// The zero When writes at once. All times of reports are in this file; docs/decisions/0003 tells where they come from.
+// The zero When writes at once. All times of reports are in this file; docs/decisions/0003 says where they come from.
 //
 //	Now            failures, changes of availability, and the last report before an object comes to rest
 //	Soon           what users wait for, when the next reconcile may have more to say

@@ -487,7 +487,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:  "nothing is known of the leader before",
-		Edits: []Edit{{attachFolder + "observe_proof.go", "if c.made(ctx, k) {", "if c.attachments = true; k.root != nil {"}},
+		Edits: []Edit{{attachFolder + "observe_proof.go", "if c.made(ctx, k.views) {", "if c.attachments = true; k.root != nil {"}},
 		Script: `
 			set managers 2
 			at 1s   disk data
@@ -562,7 +562,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "the volume of a claim that is bound late is not attached",
-		Edits:  []Edit{{attachFolder + "observe_enqueue.go", "was.Spec.VolumeName == is.Spec.VolumeName && was.Status.Phase == is.Status.Phase {", "was.Spec.VolumeName == is.Spec.VolumeName {"}},
+		Edits:  []Edit{{attachFolder + "observe_enqueue.go", "was.Spec.VolumeName == is.Spec.VolumeName &&\n\t\twas.Status.Phase == is.Status.Phase {", "was.Spec.VolumeName == is.Spec.VolumeName {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 60s  disk data bound=false\n\t\t\tat 80s  pvc data do=bind",
 		Oracle: SettledOracle,
 	},

@@ -170,13 +170,13 @@ const nodeIPAMFolder = "pkg/controllers/nodeipam/"
 var nodeIPAMMutants = []Mutant{
 	{
 		Name:   "nodes that come together get the same ranges",
-		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "d.Taken[i] = d.Taken[i].add(span{n, n})\n\t\tif d.Memory.Next[i] = n + 1;", "if d.Memory.Next[i] = n;"}},
+		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "d.Allocated[i] = d.Allocated[i].add(span{n, n})\n\t\tif d.Memory.Next[i] = n + 1;", "if d.Memory.Next[i] = n;"}},
 		Script: withoutElection + "\n\t\t\tat 10s  crowd nodes=10",
 		Oracle: "S26",
 	},
 	{
 		Name:   "what nodes have is given to others",
-		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "taken[i] = taken[i].add(u.blocks)", "_ = u.blocks"}},
+		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "allocated[i] = allocated[i].add(u.blocks)", "_ = u.blocks"}},
 		Script: withoutElection + "\n\t\t\tat 10s  crowd nodes=10\n\t\t\tat 30s  fault m0 stop back=1s\n\t\t\tat 50s  crowd nodes=20",
 		Oracle: "S26",
 	},

@@ -257,7 +257,7 @@ var classProtectionMutants = []Mutant{
 	},
 	{
 		Name:  "a class goes on the word of a cache that is older than its deletion",
-		Edits: []Edit{{classFolder + "plan.go", "case !s.Proved && now.Before(c.DeletionTimestamp.Add(patience)):", "case !s.Proved && now.IsZero():"}},
+		Edits: []Edit{{classFolder + "plan.go", "case !s.Proved && now.Before(c.DeletionTimestamp.Add(cacheTimeout)):", "case !s.Proved && now.IsZero():"}},
 		Script: withoutElection + `
 			at 5s   attributes gold
 			at 8s   fault m0 freeze persistentvolumeclaims for=60s

@@ -93,7 +93,7 @@ func wrongValue(err *strconv.NumError) string {
 	return "must be a number"
 }
 
-// runError is what went wrong after the flags were parsed. It goes to the log.
+// runError is what went wrong after the flags were parsed. It is logged.
 type runError struct {
 	error
 	logger klog.Logger

@@ -112,7 +112,7 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	ctx := c.Context()
 	err = p.Start(klog.NewContext(ctx, logger), config)
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil // to be told to end is not a failure
+		return nil // a signal to end is not a failure
 	}
 	return &runError{err, logger}
 }
@@ -192,7 +192,7 @@ func completeValues(command *cobra.Command, o *options.Options) {
 	})
 }
 
-// namesFile tells by its name whether the values of a flag are files or folders.
+// namesFile reports by its name whether the values of a flag are files or folders.
 func namesFile(flag string) bool {
 	return slices.ContainsFunc([]string{"-file", "-dir", "kubeconfig", "-config", "-manifest", "-cert-key"}, func(end string) bool {
 		return strings.HasSuffix(flag, end)

@@ -228,7 +228,7 @@ func profileContention(c options.Serving) {
 }
 
 // serveWhile serves while work is done, and ends both when ctx ends or one of them does. The server listens no longer
-// when the work is told to end (CLI-63).
+// when the work is asked to end (CLI-63).
 func serveWhile(ctx context.Context, server *serving.Server, handlers map[string]http.Handler, work func(context.Context) error) error {
 	serve, endServing := context.WithCancel(ctx)
 	defer endServing()

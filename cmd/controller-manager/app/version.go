@@ -49,7 +49,7 @@ func (f *versionFlag) String() string {
 // Type implements pflag.Value.
 func (f *versionFlag) Type() string { return "version" }
 
-// print prints the version if it was asked for, and tells whether it was.
+// print prints the version if it was asked for, and reports whether it was.
 func (f versionFlag) print(w io.Writer) bool {
 	switch f {
 	case "true":
@@ -98,14 +98,14 @@ type build struct {
 	Platform   string `json:"platform"`
 }
 
-// thisBuild returns what the linker was told, and else what Go has noted: the tag, when a module was installed, or
-// the commit, when a checkout was built.
+// thisBuild returns what the linker was given, and else what Go has noted: the tag, when a module was installed, or the
+// commit, when a checkout was built.
 func thisBuild() build {
 	noted, _ := debug.ReadBuildInfo()
 	return describe(release, kubernetesVersion(), noted)
 }
 
-// describe puts together what the linker was told and what Go has noted, which may be nil.
+// describe puts together what the linker was given and what Go has noted, which may be nil.
 func describe(release string, k apimachineryversion.Info, noted *debug.BuildInfo) build {
 	b := build{Version: release, Kubernetes: k.GitVersion, GoVersion: k.GoVersion, Platform: k.Platform}
 	if !strings.Contains(k.GitCommit, "$") { // else a placeholder that no linker has replaced

@@ -28,7 +28,8 @@ func Fields() []string { return []string{"type", "data"} }
 
 // Selector selects the Secrets of bootstrap tokens, so that caches hold no others (BOOT-34).
 func Selector() fields.Selector {
-	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.namespace", Namespace), fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken)))
+	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.namespace", Namespace),
+		fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken)))
 }
 
 // Is reports whether the object is a Secret of a bootstrap token (BOOT-5).

@@ -178,7 +178,8 @@ func figuresOf(all []pair, most int) (f figures) {
 	return f
 }
 
-// set replaces what a key adds to the gauges. What is told of an object that has gone meanwhile is forgotten at once.
+// set replaces what a key adds to the gauges. What is reported for an object that has gone meanwhile is forgotten at
+// once.
 func (m *SliceMetrics) set(key plan.Key, f figures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 // MostNews is how many pods of a service may have changed before all are looked at again.
 const MostNews = 128
 
-// News are the pods of a service that changes tell of.
+// News are the pods of a service that have changed.
 type News struct {
 	Names map[string]bool
 	UIDs  map[types.UID]bool // of them, also before the changes: they may be gone, or not be selected any more
 	Few   bool               // it is enough to look at these pods again
 }
 
-// NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods,
-// and so may those that are missed.
+// NewsOf returns what is known from the changes that have enqueued a service. A change of anything but a pod may
+// concern all pods, and so may those that are missed.
 func NewsOf[C ~struct {
 	Before, After plan.Object
 	Time          time.Time
@@ -44,5 +44,5 @@ func NewsOf[C ~struct {
 	return n
 }
 
-// VersionOf tells versions of objects apart.
+// VersionOf distinguishes versions of objects.
 func VersionOf(o metav1.Object) string { return string(o.GetUID()) + " " + o.GetResourceVersion() }

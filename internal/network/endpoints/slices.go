@@ -19,8 +19,7 @@ import (
 // TriggerTime is the annotation that says when the change took place that led to a write (EP-30).
 const TriggerTime = "endpoints.kubernetes.io/last-change-trigger-time"
 
-// SetTriggerTime puts the annotation in, or takes it out if there is no time to tell. The map is changed, and may be
-// nil.
+// SetTriggerTime puts the annotation in, or takes it out if there is none. The map is changed, and may be nil.
 func SetTriggerTime(annotations map[string]string, trigger time.Time) map[string]string {
 	delete(annotations, TriggerTime)
 	if trigger.IsZero() {

@@ -315,7 +315,7 @@ func equal(a, b []corev1.EndpointSubset) bool {
 	})
 }
 
-// ID tells the addresses at one port apart (EP-20).
+// ID distinguishes the addresses at one port (EP-20).
 type ID struct {
 	IP  string
 	UID types.UID

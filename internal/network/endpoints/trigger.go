@@ -10,9 +10,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// Times are what is remembered of a service from one reconcile to the next, to tell when the changes took place that
-// led to a write (EP-31). It is committed when that write was carried out, so that a change is told of until a write
-// has told of it. Times are in Unix seconds: those of API objects are no finer.
+// Times are what is remembered of a service from one reconcile to the next, to know when the changes took place that
+// led to a write (EP-31). It is committed when that write was carried out, so that a change is reported until a write
+// has succeeded. Times are in Unix seconds: those of API objects are no finer.
 type Times struct {
 	Created int64                        // when the service was
 	Ready   cowmap.Map[types.UID, int64] // when readiness has last changed, by pod
@@ -50,7 +50,7 @@ func TimesOf(service *corev1.Service, pods []*corev1.Pod) *Times {
 }
 
 // EarliestChange returns when the first of the changes since before took place, which is nil for a service that is
-// reconciled for the first time. It is zero if there is no change to tell of. Now is of all pods that may have changed.
+// reconciled for the first time. It is zero if there is no change to report. Now is of all pods that may have changed.
 func EarliestChange(before, now *Times) (first time.Time) {
 	if before == nil {
 		return time.Unix(now.Created, 0)

@@ -57,7 +57,7 @@ type Limits struct {
 	since time.Time // when that was seen
 }
 
-// LimitsOf returns what a quota limits. Scopes that no server accepts select nothing, and are told as an error.
+// LimitsOf returns what a quota limits. Scopes that no server accepts select nothing, and are returned as an error.
 func LimitsOf(q *corev1.ResourceQuota, g quota.Gates) (Limits, error) {
 	selector, err := quota.NewSelector(&q.Spec)
 	l := Limits{uid: q.UID, Selector: selector, Resources: map[schema.GroupResource]bool{}}
@@ -148,7 +148,7 @@ func (s *Sums) SetQuota(key plan.Key, l *Limits) {
 }
 
 // Since returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the
-// quota already that the counters have not been told of.
+// quota already that the counters do not know of.
 func (s *Sums) Since(key plan.Key, l Limits) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *Sums) Retain(of schema.GroupResource, there map[types.UID]bool) {
 	}
 }
 
-// replace brings the sums up to date, and tells the quotas whose sums have changed.
+// replace brings the sums up to date, and returns the quotas whose sums have changed.
 func (s *Sums) replace(namespace string, of schema.GroupResource, before, after *interned) {
 	a := s.namespaces[namespace]
 	for key, selector := range a.selectors {
@@ -484,7 +484,7 @@ func (c *Comparison) Lacks(objects []metav1.PartialObjectMetadata) bool {
 	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
 }
 
-// Empty reports whether nothing is known, and no comparison goes on.
+// Empty reports whether nothing is known, and no comparison is in progress.
 func (s *Sums) Empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 	LookAgain = ListWithin + time.Second
 )
 
-// State tells what is known of a resource.
+// State reports what is known of a resource.
 type State int
 
 // The states of resources.
@@ -78,7 +78,7 @@ type Index struct {
 	// watched are the resources that some quota limits and that the server has.
 	watched map[schema.GroupResource]*watch
 	sought  map[schema.GroupResource]time.Time // since when what is wanted is neither watched nor missing
-	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that could tell
+	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that succeeded
 	number  uint64                             // of the latest watch
 	running sync.WaitGroup
 }
@@ -153,7 +153,7 @@ func (x *Index) Unwatch() {
 	x.end(x.leave(func(map[schema.GroupResource]bool, schema.GroupResource, *watch) bool { return false }))
 }
 
-// States tells what is known of the resources of a quota.
+// States reports what is known of the resources of a quota.
 func (x *Index) States(l sums.Limits) map[schema.GroupResource]Status { return x.states(l.Resources) }
 
 // states tells of resources how far they are known.
@@ -174,7 +174,7 @@ func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResourc
 		switch {
 		case x.missing[resource]:
 			now.State = Absent
-		case now.State == Listing && ok && time.Since(since) >= ListWithin: // nor may discovery be able to tell (RQ-15)
+		case now.State == Listing && ok && time.Since(since) >= ListWithin: // nor may discovery have succeeded (RQ-15)
 			now.State = Failing
 		}
 		all[resource] = now

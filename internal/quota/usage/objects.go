@@ -88,7 +88,7 @@ type typedCounter struct {
 	// classes is closed when device classes are known, which charges of claims depend on.
 	classes chan struct{}
 
-	mu     sync.Mutex // held while something is told, so that nothing comes after the end
+	mu     sync.Mutex // held while something is reported, so that nothing comes after the end
 	ended  bool
 	listed bool
 }

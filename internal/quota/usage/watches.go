@@ -124,8 +124,9 @@ func (x *Index) end(left map[schema.GroupResource]*watch) {
 }
 
 // find returns the resources that the server has, at least those of them that are wanted. Unknown reports of a group
-// whether the server could not tell which resources it has.
-func (x *Index) find(ctx context.Context, wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping, unknown func(group string) bool, err error) {
+// whether the server could not show which resources it has.
+func (x *Index) find(ctx context.Context,
+	wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping, unknown func(group string) bool, err error) {
 	found = map[schema.GroupResource]client.Mapping{}
 	for of, t := range typed() {
 		if t.builtIn {

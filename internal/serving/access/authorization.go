@@ -16,7 +16,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// Authorization says who may have what (MH-3). Members of system:masters may have everything.
+// Authorization says which users may have what (MH-3). Members of system:masters may have everything.
 type Authorization struct {
 	AlwaysAllow []string // paths for everybody; one that ends in * stands for all that begin so (CLI-38)
 
@@ -55,7 +55,7 @@ func (a *Authorizer) OpenOf(ctx context.Context, paths []string) (open []string)
 	return open
 }
 
-// Allowed tells whether somebody may do something with a path, and if not, why, as far as the API server has said it.
+// Allowed reports whether somebody may do something with a path, and if not, why, as far as the API server has said it.
 func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, "", nil

@@ -88,7 +88,7 @@ func ask[A any](ctx context.Context, r Reviewer, kind string, question func(cont
 	return answer, err
 }
 
-// passes tells whether another try may be answered.
+// passes reports whether another try may be answered.
 func passes(err error) bool {
 	return apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err)

@@ -20,7 +20,7 @@ type tokens struct {
 	reviewer Reviewer
 }
 
-// NewTokens returns who asks the API server whose a token is, and remembers an answer for a time (CLI-37).
+// NewTokens returns an authenticator that has the API server review tokens, and caches its answers (CLI-37).
 func NewTokens(client authenticationclient.TokenReviewInterface, ttl time.Duration, r Reviewer) (authenticator.Token, error) {
 	answers, err := newMemory[authenticationv1.UserInfo]()
 	return &tokens{client: client, ttl: ttl, answers: answers, reviewer: r}, err

@@ -42,7 +42,7 @@ func (a *authorities) verifyOptions() (x509.VerifyOptions, bool) {
 	return x509.VerifyOptions{Roots: a.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
 }
 
-// isStill tells whether these are the authorities of the text.
+// isStill reports whether these are the authorities of the text.
 func (a *authorities) isStill(pem []byte) bool { return a != nil && bytes.Equal(a.pem, pem) }
 
 // authoritiesFile returns a source that keeps *a as the file has it.

@@ -32,11 +32,11 @@ type Clients struct {
 	// Cluster has the ConfigMap in which a cluster keeps what is not given here: ClientCAFile, and FrontProxy as a
 	// whole (CLI-36). Nil: nothing is looked up.
 	Cluster coreclient.ConfigMapInterface
-	// TolerateLookupFailure lets the server start without; it goes on trying.
+	// TolerateLookupFailure lets the server start without; it continues trying.
 	TolerateLookupFailure bool
 }
 
-// FrontProxy says which proxies may tell for whom they ask, and in which headers (CLI-39).
+// FrontProxy says which proxies may say for whom they ask, and in which headers (CLI-39).
 type FrontProxy struct {
 	CAFile        string   // authorities of their client certificates; empty: none may
 	Names         []string // common names of these certificates, as they are; without any, each may
@@ -78,7 +78,7 @@ type source struct {
 	// every is the time between two looks, and next when the next one is due.
 	every time.Duration
 	next  time.Time
-	// load takes what there is now, and tells whether it is something new. What was there stays if it fails.
+	// load takes what there is now, and reports whether it is something new. What was there stays if it fails.
 	load func(ctx context.Context) (changed bool, err error)
 	// tolerated: it may fail at the start.
 	tolerated bool
@@ -135,7 +135,7 @@ func (s *Set) Load(ctx context.Context) error {
 	return nil
 }
 
-// Reload loads what is due, and tells whether anything has changed.
+// Reload loads what is due, and reports whether anything has changed.
 func (s *Set) Reload(ctx context.Context) (changed bool) {
 	for _, from := range s.sources {
 		if time.Now().Before(from.next) {
@@ -188,7 +188,8 @@ func (s *Set) ClientCAs() *x509.CertPool {
 	return poolOf(all)
 }
 
-// Authenticators returns who knows clients by their certificates: a proxy's headers before the proxy's own certificate.
+// Authenticators returns the authenticators of client certificates: a proxy's headers before the proxy's own
+// certificate.
 func (s *Set) Authenticators() (known []authenticator.Request) {
 	if p := s.proxy; p != nil && p.ca != nil {
 		known = append(known, headerrequest.NewDynamicVerifyOptionsSecure(p.ca.verifyOptions, headerrequest.StaticStringSlice(p.Names),

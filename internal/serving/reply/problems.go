@@ -42,7 +42,7 @@ func (l *Problems) Report(kind string, err error, message string, keysAndValues 
 	l.logger.Error(err, message, keysAndValues...)
 }
 
-// Over forgets a problem, and tells whether there was one.
+// Over forgets a problem, and reports whether there was one.
 func (l *Problems) Over(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

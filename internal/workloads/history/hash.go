@@ -19,7 +19,7 @@ func Name(owner, hash string) string {
 	return owner[:min(len(owner), max(0, longestName-1-len(hash)))] + "-" + hash
 }
 
-// Hash tells the revisions of a StatefulSet apart in names and labels: the hash of its data, and of the number of
+// Hash distinguishes the revisions of a StatefulSet in names and labels: the hash of its data, and of the number of
 // collisions so far (STS-31). Decisions compare data, never hashes.
 func Hash(data []byte, collisions int32) string {
 	sum := fnv.New32()
@@ -28,9 +28,9 @@ func Hash(data []byte, collisions int32) string {
 	return encode(sum.Sum32())
 }
 
-// TemplateHash tells templates apart in the names and labels of ReplicaSets and of the revisions of DaemonSets, never
-// in decisions: its value differs between versions of the API library (DEP-24). The recipe (DEP-22, DS-51) keeps
-// names equal when a cluster changes from one controller to the other.
+// TemplateHash distinguishes templates in the names and labels of ReplicaSets and of the revisions of DaemonSets, never
+// in decisions: its value differs between versions of the API library (DEP-24). The recipe (DEP-22, DS-51) keeps names
+// equal when a cluster changes from one controller to the other.
 func TemplateHash(t *corev1.PodTemplateSpec, collisions *int32) string {
 	sum := fnv.New32a()
 	io.WriteString(sum, dump.ForHash(*t)) // a hash never fails to write

@@ -25,7 +25,7 @@ func sidecar(p *corev1.Pod, name string) bool {
 	return false
 }
 
-// FalseFirst compares two facts for an order in which what does not hold goes first.
+// FalseFirst compares two facts for an order in which what does not hold comes first.
 func FalseFirst(a, b bool) int {
 	switch {
 	case a == b:

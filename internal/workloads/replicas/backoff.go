@@ -15,7 +15,7 @@ import (
 )
 
 // Pods that fail at start (a kubelet that rejects them, a volume that is missing) are replaced at once a few times, as
-// users are used to. If that goes on, it helps nobody to do it a hundred times a minute: the pauses grow.
+// users are used to. If that continues, it helps nobody to do it a hundred times a minute: the pauses grow.
 const (
 	freeFailures = 5                // so many in a row are replaced at once
 	firstPause   = 10 * time.Second // after one more; it doubles with each further one
@@ -31,7 +31,7 @@ type startBackoff struct {
 	until    time.Time // nothing is created before
 }
 
-// backoffOf counts how often in a row the set's pods have failed at start. It goes by the pods that have failed and are
+// backoffOf counts how often in a row the set's pods have failed at start. It counts the pods that have failed and are
 // still there, so it survives a restart of the process; who deletes them starts anew.
 func backoffOf(now time.Time, s view) startBackoff {
 	if s.Disabled.PodFailureBackoff {
@@ -113,7 +113,7 @@ func (b startBackoff) String() string {
 		b.failures, b.last.Name, reason, b.pause)
 }
 
-// failures is what the pods of a set don't tell about their failures.
+// failures is what the pods of a set don't show about their failures.
 type failures struct {
 	Last          time.Time // when the newest failure was seen
 	TemplateSince time.Time // when the template was seen to change; zero if it was not

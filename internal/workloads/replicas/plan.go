@@ -109,7 +109,7 @@ type features struct {
 	PodFailureBackoff   bool // pods that fail at start are replaced at once, however often
 }
 
-// ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It goes by
+// ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It decides by
 // what is to be seen before anything is decided.
 func (s snapshot) ranks() bool {
 	active, mine := 0, 0

@@ -24,13 +24,13 @@ type ranking struct {
 	costs    bool           // the deletion cost counts
 }
 
-// order returns the pods in the order in which they are deleted (RS-31). A pod that is ready but not available goes
-// before one that is, too: a rolling update that lowers a ReplicaSet because some of its pods are not available
-// relies on it.
+// order returns the pods in the order in which they are deleted (RS-31). A pod that is ready but not available comes
+// before one that is, too: a rolling update that lowers a ReplicaSet because some of its pods are not available relies
+// on it.
 //
 // Taken pair by pair, the facts may contradict one another. Pods that have been ready about equally long go by uid if
 // they became ready at different moments, but by restarts and creation if at the same. Say A and C are ready since
-// 10:00:00, C has restarted, B is ready since 10:00:01, and in the order of uids they are A, B, C. Then A goes before
+// 10:00:00, C has restarted, B is ready since 10:00:01, and in the order of uids they are A, B, C. Then A comes before
 // B, B before C, and C before A. So here they all take places in the order of their uids, and then those of the same
 // moment swap theirs among themselves: C, B, A. Pairs that are not part of such a circle go exactly by the facts.
 func (k ranking) order(pods []*corev1.Pod) []*corev1.Pod {
@@ -53,7 +53,7 @@ func (k ranking) order(pods []*corev1.Pod) []*corev1.Pod {
 	return order
 }
 
-// rank is what decides which of two pods goes first, read off a pod once.
+// rank is what decides which of two pods comes first, read off a pod once.
 type rank struct {
 	pod       *corev1.Pod
 	assigned  bool
@@ -99,7 +99,7 @@ func (k ranking) rankOf(p *corev1.Pod) rank {
 	return r
 }
 
-// compare is negative if a goes before b by the criteria 1 to 6, without the uids.
+// compare is negative if a comes before b by the criteria 1 to 6, without the uids.
 func (a rank) compare(b rank) int {
 	return cmp.Or(
 		podutil.FalseFirst(a.assigned, b.assigned),
@@ -140,7 +140,7 @@ func swapPeers(equals []rank) {
 	}
 }
 
-// ageOf tells how long ago something was, in powers of two of nanoseconds: 3s and 4s are alike, 4s and 5s are not,
+// ageOf reports how long ago something was, in powers of two of nanoseconds: 3s and 4s are alike, 4s and 5s are not,
 // since 2^32 ns lie between them. What is right now, or in the future, is -1; newer than that is what does not say
 // (RS-33).
 func ageOf(t metav1.Time, now time.Time) int {

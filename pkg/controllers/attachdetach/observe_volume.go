@@ -15,7 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// observeVolume finds who needs a volume, and where it is.
+// observeVolume finds the pods that need a volume, and the nodes that it is attached to.
 func (k *volumeController) observeVolume(
 	_ context.Context, r reconcile.Request[volumeMemory],
 ) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {

@@ -21,7 +21,7 @@ func planJobs(now time.Time, s snapshot) plan.Plan {
 	d := decide(now, s)
 	p := plan.Plan{Why: d.why, Requeue: d.requeue(now)}
 	for _, w := range d.warnings {
-		if !slices.Contains(s.Memory.Said, w.key) {
+		if !slices.Contains(s.Memory.Reported, w.key) {
 			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: w.Event})
 		}
 	}

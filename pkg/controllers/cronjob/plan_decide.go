@@ -31,7 +31,7 @@ type memory struct {
 	Schedule string    // and time zone; empty if nothing is remembered
 	Since    time.Time // times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
 	Ran      time.Time // the latest time of the schedule for which there was a Job
-	Said     []string  // the keys of the warnings that were given and still stand
+	Reported []string  // the keys of the warnings that were given and still stand
 }
 
 // remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed,
@@ -47,7 +47,7 @@ func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 		m.Since = later(m.Since, d.due)
 	}
 	for _, w := range d.warnings {
-		m.Said = append(m.Said, w.key)
+		m.Reported = append(m.Reported, w.key)
 	}
 	return m
 }

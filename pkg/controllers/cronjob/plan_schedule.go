@@ -80,7 +80,7 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 }
 
 // following returns the first time of a schedule after t, zero if there is none. Where the clock changes by half an
-// hour, as in Australia/Lord_Howe, the library leaves out what it looks for from before the first full hour after the
+// hour, as in Australia/Lord_Howe, the library omits what it looks for from before the first full hour after the
 // change, such as the next Sunday. So it is also asked for what comes from the change, and from that hour on.
 func following(s cron.Schedule, t time.Time) time.Time {
 	next := libraryNext(s, t)

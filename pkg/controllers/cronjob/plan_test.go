@@ -100,10 +100,10 @@ func TestPlan(t *testing.T) {
 		{"a run is not repeated when its Job is gone before the status tells of it", "10:06:00",
 			with(see(backup()), func(s *snapshot) { s.Memory.Ran = clock("10:05:00") }), nil, "4m0.1s"},
 		{"CJ-96 a warning is given once", "10:31:00", with(see(backup(ranAt("10:00:00"), deadline(30))), func(s *snapshot) {
-			s.Memory.Said = []string{"MissSchedule 1767263400"}
+			s.Memory.Reported = []string{"MissSchedule 1767263400"}
 		}), nil, "4m0.1s"},
 		{"CJ-91 CJ-96 and again for the next missed time", "10:36:00", with(see(backup(ranAt("10:00:00"), deadline(30))), func(s *snapshot) {
-			s.Memory.Said = []string{"MissSchedule 1767263400"}
+			s.Memory.Reported = []string{"MissSchedule 1767263400"}
 		}), always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:35:00 +0000"), "4m0.1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

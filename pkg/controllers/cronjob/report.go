@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// shortLived is the time to live of finished Jobs below which the status does not wait. If such a Job is gone, only
-// the status tells that it has run.
+// shortLived is the time to live of finished Jobs below which the status does not wait. If such a Job is gone, only the
+// status shows that it has run.
 const shortLived = 5 * time.Minute
 
 // reportStatus writes which Jobs are active, and when the last ones were scheduled and successful.

@@ -65,7 +65,7 @@ func ends(r *csrutil.Request) (all []end) {
 	return all
 }
 
-// expiry returns when the first of the certificates expires; zero if that cannot be told.
+// expiry returns when the first of the certificates expires; zero if that is not known.
 func expiry(text []byte) time.Time {
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -37,7 +37,7 @@ func New(o Options) manager.Controller {
 // the same pair of files share what was read, and one of them logs what is wrong with it.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pairs, off := o.pairs()
-	tellOff(off)
+	logOff(off)
 	if len(pairs) == 0 {
 		return nil, manager.Off{Why: "no flag names a certificate and a key to sign with, see --cluster-signing-cert-file"}
 	}
@@ -84,8 +84,8 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 	}
 }
 
-// tellOff logs which signers are off (CSR-9, CSR-12), in one line if all are off for the same reason.
-func tellOff(off map[string]string) {
+// logOff logs which signers are off (CSR-9, CSR-12), in one line if all are off for the same reason.
+func logOff(off map[string]string) {
 	reasons := map[string][]string{}
 	for _, name := range csrutil.Signers() {
 		if why, ok := off[name]; ok {

@@ -68,7 +68,7 @@ func (j *eligibilityCache) of(d *appsv1.DaemonSet) *setEligibility {
 }
 
 // sweep forgets the DaemonSets that are gone, when twice as many are remembered as there were the last time. Of those
-// that are deleted while another process leads, no reconcile tells.
+// that are deleted while another process leads, no reconcile shows.
 func (j *eligibilityCache) sweep() {
 	if len(j.sets) <= max(2*j.kept, 16) {
 		return

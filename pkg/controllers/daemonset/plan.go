@@ -135,10 +135,11 @@ func (w *planner) movePods() {
 		for i, node := range nodes {
 			objects[i] = newPod(w.Set, w.present, node)
 		}
-		w.independent = append(w.independent, []plan.Step{plan.CreateAll{Objects: objects, Selector: w.Set.Spec.Selector, Why: "nodes lack a pod", Events: plan.Events{
-			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
-			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
-		}}})
+		w.independent = append(w.independent, []plan.Step{plan.CreateAll{Objects: objects,
+			Selector: w.Set.Spec.Selector, Why: "nodes lack a pod", Events: plan.Events{
+				Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
+				Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
+			}}})
 		w.say("create %d of %d missing pods", len(nodes), n)
 	}
 	if n := len(w.doomed); n > 0 {

@@ -89,8 +89,8 @@ func (w *planner) pairOn(n node) pair {
 	return at
 }
 
-// roll replaces pods of other templates by pods of the present one, as far as the budget allows (DS-61..64). It goes
-// on while pods are created or deleted on other nodes; those count as unavailable.
+// roll replaces pods of other templates by pods of the present one, as far as the budget allows (DS-61..64). It
+// continues while pods are created or deleted on other nodes; those count as unavailable.
 func (w *planner) roll() {
 	if w.Set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || w.complete() {
 		return
@@ -124,19 +124,19 @@ func (w *planner) rollInPlace() {
 	pairs, taken := w.pairs()
 	var candidates []pair
 	for _, at := range pairs {
-		lacks := true
+		missing := true
 		switch {
 		case at.hasMore, at.current != nil && at.old != nil:
 		case at.old == nil && !w.available(at.current):
 		case at.old != nil && !w.available(at.old):
 			w.delete(at.Name, at.old, "outdated")
 		default:
-			lacks = false
+			missing = false
 		}
 		switch {
-		case !lacks && at.old != nil:
+		case !missing && at.old != nil:
 			candidates = append(candidates, at)
-		case lacks && at.Eligibility == eligible: // the others need not have a pod
+		case missing && at.Eligibility == eligible: // the others need not have a pod
 			taken.unavailable++
 		}
 	}

@@ -56,7 +56,7 @@ type counts struct {
 	next   time.Duration // until the next ready pod becomes available; zero if none will by itself
 }
 
-// count counts nodes. One with several pods is judged by the first of those that run (DS-70).
+// count counts nodes. One with several pods counts by the first of those that run (DS-70).
 func (s *view) count(now time.Time) (c counts) {
 	minReady := s.Set.Spec.MinReadySeconds
 	for _, n := range s.Nodes {

@@ -18,7 +18,7 @@ func (r *rollout) tidy() {
 	}
 }
 
-// complete reports whether the status tells of a finished rollout (DEP-71).
+// complete reports whether the status reports a finished rollout (DEP-71).
 func complete(d *appsv1.Deployment, s *appsv1.DeploymentStatus) bool {
 	replicas := int32(number(d.Spec.Replicas))
 	return s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas == replicas &&
@@ -26,7 +26,7 @@ func complete(d *appsv1.Deployment, s *appsv1.DeploymentStatus) bool {
 }
 
 // cleanUp deletes the oldest revisions beyond the limit. One that still has work to finish is kept for now, and no
-// other goes in its place (DEP-62).
+// other is deleted in its place (DEP-62).
 func (r *rollout) cleanUp() {
 	limit := r.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {

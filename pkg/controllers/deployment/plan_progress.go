@@ -63,8 +63,8 @@ func progressed(before, after *appsv1.DeploymentStatus) bool {
 		after.AvailableReplicas > before.AvailableReplicas
 }
 
-// storedCounts are the counts that the status tells of. If it does not tell of the rollout to the new ReplicaSet yet,
-// the updated ones are those that this had when the rollout began, however many the one before it had.
+// storedCounts are the counts that the status reports. If it does not report the rollout to the new ReplicaSet yet, the
+// updated ones are those that this had when the rollout began, however many the one before it had.
 func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 	stored := r.d.Status
 	switch {
@@ -79,10 +79,10 @@ func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 	return &stored
 }
 
-// begins reports whether the status does not tell of the rollout to the new ReplicaSet yet. That is recognised by the
+// begins reports whether the status does not report the rollout to the new ReplicaSet yet. That is recognised by the
 // revision, which the Deployment does not show yet: so going back to a ReplicaSet that still exists begins a rollout
-// like any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision:
-// then Progressing tells of another one, or of an earlier time.
+// like any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision: then
+// Progressing reports another one, or of an earlier time.
 func (r *rollout) begins() bool {
 	reported := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
@@ -102,8 +102,8 @@ func (r *rollout) begins() bool {
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }
 
-// alreadyReported reports whether the condition tells of the rollout to the new ReplicaSet, although the Deployment
-// does not show its revision: the ReplicaSet could not be given one.
+// alreadyReported reports whether the condition reports the rollout to the new ReplicaSet, although the Deployment does
+// not show its revision: the ReplicaSet could not be given one.
 func (r *rollout) alreadyReported(c *appsv1.DeploymentCondition) bool {
 	_, raised := r.revision()
 	underWay := c.Reason == found || c.Reason == created || c.Reason == updated || c.Reason == timedOut
@@ -119,8 +119,7 @@ func (r *rollout) behind() bool {
 	return r.d.Annotations[revisionAnnotation] != revision
 }
 
-// reportedIn returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells
-// of none.
+// reportedIn returns the name of the ReplicaSet that the condition Progressing names (DEP-69), empty if it names none.
 func reportedIn(c *appsv1.DeploymentCondition) string {
 	for _, kind := range []string{`ReplicaSet "`, `replica set "`} {
 		if _, rest, ok := strings.Cut(c.Message, kind); ok {

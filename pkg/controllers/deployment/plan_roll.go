@@ -83,11 +83,10 @@ func resolve(v *intstr.IntOrString, replicas, round int64) (n int64, ok bool) {
 	return min((n*replicas+round)/100, math.MaxInt32), true
 }
 
-// occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving tells
-// how many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when
-// they are gone, in full batches, so that there are never more pods than replicas + surge (terminating ones aside).
-// One whose pods cannot be deleted is not waited for; the pods of one that is being deleted are the garbage
-// collector's.
+// occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving is how
+// many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when they are
+// gone, in full batches, so that there are never more pods than replicas + surge (terminating ones aside). One whose
+// pods cannot be deleted is not waited for; the pods of one that is being deleted are the garbage collector's.
 func (r *rollout) occupied() (taken, leaving int64) {
 	for _, s := range r.sets() {
 		pods := int64(s.counts.Active)
@@ -95,15 +94,15 @@ func (r *rollout) occupied() (taken, leaving int64) {
 			pods = 0
 		}
 		taken += max(s.size, pods)
-		if s != r.new && pods > s.size && !ails(s.ReplicaSet) {
+		if s != r.new && pods > s.size && !hasReplicaFailure(s.ReplicaSet) {
 			leaving += pods - s.size
 		}
 	}
 	return taken, leaving
 }
 
-// ails reports whether the ReplicaSet says that it cannot create or delete pods.
-func ails(rs *appsv1.ReplicaSet) bool {
+// hasReplicaFailure reports whether the ReplicaSet says that it cannot create or delete pods.
+func hasReplicaFailure(rs *appsv1.ReplicaSet) bool {
 	return slices.ContainsFunc(rs.Status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
 		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
 	})
@@ -168,14 +167,14 @@ func shrunk(old []holding, latest holding, replicas, unavailable int64) (down []
 }
 
 // A large rollout moves in batches: each batch costs two writes, whatever its size. The smallest batch that goes at
-// once is one eighth of what may be in motion, so up to 15 pods in motion every pod goes by itself.
+// once is one eighth of what may be in motion, so up to 15 pods in motion every pod is moved by itself.
 const (
 	batchShare = 8
 	lingerTime = time.Second
 )
 
-// fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes
-// room is waited for as a whole, and what can go goes at once.
+// fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes room
+// is waited for as a whole, and what can be deleted is deleted at once.
 func (r *rollout) fills(pods int64) bool {
 	return r.large() && pods >= (r.surge+r.unavailable)/batchShare
 }
@@ -205,7 +204,7 @@ func (r *rollout) linger(lowered int64) time.Duration {
 	return lingerTime - passed
 }
 
-// availableSince tells since when each available pod is.
+// availableSince reports since when each available pod is.
 func (s *set) availableSince(now time.Time) []time.Time {
 	var times []time.Time
 	for _, p := range s.pods {

@@ -37,7 +37,7 @@ func (r *rollout) firstSize() int64 {
 	return grown(0, r.total(), r.replicas, r.surge)
 }
 
-// restore gives the Deployment the template of the revision that is asked for, and returns the event that tells of it.
+// restore gives the Deployment the template of the revision that is asked for, and returns the event that reports it.
 func (r *rollout) restore(d *appsv1.Deployment) plan.Event {
 	wanted, _ := rollbackTo(r.d)
 	if wanted == 0 {

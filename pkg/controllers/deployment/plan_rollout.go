@@ -62,7 +62,7 @@ type set struct {
 	why   []string
 }
 
-// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course.
+// sortOut separates own ReplicaSets from others, the new one from the old ones, and takes the course.
 func sortOut(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, d: s.Deployment, now: now, replicas: number(s.Deployment.Spec.Replicas)}
 	selector, err := metav1.LabelSelectorAsSelector(r.d.Spec.Selector)
@@ -176,9 +176,9 @@ func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), strange)
 }
 
-// matcher returns what tells whether the labels of objects match. It is asked for several times in each reconcile, so
-// it does not check the syntax of matchLabels, which takes longer than all else: what is no valid label is on no
-// object.
+// matcher returns a function that reports whether the labels of objects match. It is asked for several times in each
+// reconcile, so it does not check the syntax of matchLabels, which takes longer than all else: what is no valid label
+// is on no object.
 func matcher(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s != nil && len(s.MatchLabels) > 0 && len(s.MatchExpressions) == 0 {
 		return labels.SelectorFromValidatedSet(s.MatchLabels), nil

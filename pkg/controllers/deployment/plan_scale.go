@@ -18,7 +18,7 @@ func (r *rollout) scalingEvent() bool {
 }
 
 // scalable reports whether scaling has something to do. Where it has not (Recreate with several active ReplicaSets),
-// the rollout goes on: it would wait for ever for an annotation that nobody refreshes.
+// the rollout continues: it would wait for ever for an annotation that nobody refreshes.
 func (r *rollout) scalable() bool {
 	return len(r.active()) <= 1 || r.saturated() || r.gradual()
 }

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// templateMatches tells which ReplicaSets have the template of a Deployment, and how one with it would be called. To
-// compare and to hash templates is most of what a reconcile of a Deployment costs, and while pods come and go they
-// stay what they are. The zero templateMatches compares anew each time.
+// templateMatches reports which ReplicaSets have the template of a Deployment, and how one with it would be called. To
+// compare and to hash templates is most of what a reconcile of a Deployment costs, and while pods come and go they stay
+// what they are. The zero templateMatches compares anew each time.
 type templateMatches struct {
 	// Known is by the uid of the ReplicaSet.
 	Known map[types.UID]templateMatch

@@ -28,7 +28,7 @@ const (
 	isResumed  = "DeploymentResumed"
 )
 
-// conditions are the conditions that belong to the new status. Progress is only judged where something is rolled out:
+// conditions are the conditions that belong to the new status. Progress is only decided where something is rolled out:
 // not while deleting, and while paused or scaling only as far as said below (DEP-60).
 func (r *rollout) conditions(status *appsv1.DeploymentStatus, did plan.Outcome) []appsv1.DeploymentCondition {
 	list := slices.Clone(r.d.Status.Conditions)
@@ -71,7 +71,7 @@ func (r *rollout) availability(status *appsv1.DeploymentStatus) appsv1.Deploymen
 		"Deployment does not have minimum availability.")
 }
 
-// pausing tells that the Deployment is paused, or was until now: then the deadline starts anew. What has timed out
+// pausing reports that the Deployment is paused, or was until now: then the deadline starts anew. What has timed out
 // stays so (DEP-55, DEP-56).
 func (r *rollout) pausing(list []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	reason := reasonOf(list)
@@ -84,7 +84,7 @@ func (r *rollout) pausing(list []appsv1.DeploymentCondition) []appsv1.Deployment
 	return list
 }
 
-// beginning tells that a rollout has begun (DEP-27, DEP-69).
+// beginning reports that a rollout has begun (DEP-27, DEP-69).
 func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	if r.new == nil || r.d.Spec.Paused {
 		return list
@@ -139,7 +139,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 	return list
 }
 
-// progressedAt is when a rollout has last made progress. If this process has seen that, the monotonic clock tells
+// progressedAt is when a rollout has last made progress. If this process has seen that, the monotonic clock measures
 // what has passed since.
 func (r *rollout) progressedAt(c *appsv1.DeploymentCondition) time.Time {
 	at := c.LastUpdateTime.Time

@@ -290,7 +290,7 @@ func planned(now time.Time, s snapshot) plan.Plan {
 
 // remembered is what is remembered of what was observed.
 func remembered(o observation) *memory {
-	said, _ := planEvents(now, o.Snapshot)
-	m, _ := remember(now, o.Snapshot, said, o.Memory, plan.Outcome{}, plan.Outcome{})
+	reported, _ := planEvents(now, o.Snapshot)
+	m, _ := remember(now, o.Snapshot, reported, o.Memory, plan.Outcome{}, plan.Outcome{})
 	return m
 }

@@ -42,8 +42,8 @@ type memory struct {
 	// Scales are what the API server has answered about owners that no cache has, by their uids.
 	Scales map[types.UID]liveScale
 	// Doubts are the pods that may be gone although a cache shows them.
-	Doubts *doubts
-	Said   notes
+	Doubts   *doubts
+	Reported notes
 	// Retries are reconciles in a row that could not calculate the status.
 	Retries int
 }
@@ -60,11 +60,11 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	if b == nil {
 		return observation{}, nil
 	}
-	before := memory{Said: impliedNotes(b)}
+	before := memory{Reported: impliedNotes(b)}
 	if r.Memory != nil {
 		before = *r.Memory
 	}
-	s := snapshot{Budget: b, Said: before.Said, Retries: before.Retries}
+	s := snapshot{Budget: b, Reported: before.Reported, Retries: before.Retries}
 	if r.Failure != nil {
 		s.WriteError = r.Failure.Error()
 	}
@@ -91,9 +91,9 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 }
 
 // remember is what was seen, and what was said of it.
-func remember(_ time.Time, s snapshot, said notes, seen *memory, _, _ plan.Outcome) (*memory, bool) {
+func remember(_ time.Time, s snapshot, reported notes, seen *memory, _, _ plan.Outcome) (*memory, bool) {
 	after := *seen
-	if after.Said = said; said.Failure != "" {
+	if after.Reported = reported; reported.Failure != "" {
 		after.Retries = s.Retries + 1
 	}
 	return &after, true

@@ -15,7 +15,7 @@ import (
 // podMemory is what is remembered of a pod from one reconcile to the next, so that an event about overlapping
 // budgets comes once.
 type podMemory struct {
-	Said []string // the names of the budgets that an event has named
+	Reported []string // the names of the budgets that an event has named
 }
 
 // observePod finds a pod and, if several budgets select it, their names.
@@ -26,7 +26,7 @@ func (k *caches) observePod(_ context.Context, r reconcile.Request[podMemory]) (
 	}
 	o := reconcile.Observation[podSnapshot, podMemory]{Exists: true}
 	if r.Memory != nil {
-		s.Said = r.Memory.Said
+		s.Reported = r.Memory.Reported
 	}
 	if budgets := k.budgets.Selecting(s.Pod.Namespace, s.Pod.Labels); len(budgets) > 1 {
 		for _, b := range budgets {

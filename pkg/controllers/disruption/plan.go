@@ -32,7 +32,7 @@ type snapshot struct {
 	// WriteError is how the last reconcile has failed, empty if it has not (DIS-27).
 	WriteError string
 	Retries    int   // reconciles in a row that could not calculate the status
-	Said       notes // what events have said already
+	Reported   notes // what events have said already
 }
 
 // ownersScale is what the owners of the pods are meant to have.
@@ -115,7 +115,7 @@ func noted(s snapshot) notes {
 	return n
 }
 
-// impliedNotes is what the status tells of what was said before this process began.
+// impliedNotes is what the status shows of what was said before this process began.
 func impliedNotes(b *policyv1.PodDisruptionBudget) (n notes) {
 	n.NoPods = b.Generation > 0 && b.Status.ObservedGeneration == b.Generation && b.Status.ExpectedPods == 0
 	for _, c := range b.Status.Conditions {
@@ -133,16 +133,16 @@ func planEvents(_ time.Time, s snapshot) (n notes, p plan.Plan) {
 	}
 	n = noted(s)
 	switch {
-	case n.Failure == "" || n.Failure == s.Said.Failure:
+	case n.Failure == "" || n.Failure == s.Reported.Failure:
 	case s.SelectorError != "":
 		say(corev1.EventTypeWarning, "NoPods", "Failed to get pods: "+n.Failure)
 	default:
 		say(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: "+n.Failure)
 	}
-	if n.NoPods && !s.Said.NoPods {
+	if n.NoPods && !s.Reported.NoPods {
 		say(corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
-	if n.Unmanaged && !s.Said.Unmanaged {
+	if n.Unmanaged && !s.Reported.Unmanaged {
 		say(corev1.EventTypeWarning, "UnmanagedPods", fmt.Sprintf("The selector %q matches unmanaged pods: no controller says how many "+
 			"of them there should be, so the status of the budget cannot be calculated correctly. Set .spec.minAvailable to an integer.",
 			metav1.FormatLabelSelector(s.Budget.Spec.Selector)))

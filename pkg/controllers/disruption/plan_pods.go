@@ -17,14 +17,14 @@ const staleAfter = 2 * time.Minute
 
 // podSnapshot is what one reconcile of a pod has observed. observePod fills it, and planPod reads it.
 type podSnapshot struct {
-	Pod     *corev1.Pod
-	Budgets []string // the names of the budgets that select it, if there is more than one
-	Said    []string // those that an event has named already
+	Pod      *corev1.Pod
+	Budgets  []string // the names of the budgets that select it, if there is more than one
+	Reported []string // those that an event has named already
 }
 
 // planPod warns of budgets that overlap, and takes back that a pod is about to be disrupted when nothing came of it.
 func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
-	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Said) {
+	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Reported) {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
 			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets",
 			Message: fmt.Sprintf("Pod %q/%q matches multiple PodDisruptionBudgets %q. Overlapping PDBs are unsupported for eviction.", s.Pod.Namespace, s.Pod.Name, s.Budgets),

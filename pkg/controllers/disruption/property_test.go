@@ -113,7 +113,7 @@ func TestSelectionsCountWhatIsThere(t *testing.T) {
 				memory = nil
 				want := look(nil, false)
 				memory = kept
-				want.Said = got.Said
+				want.Reported = got.Reported
 				want.Retries = got.Retries
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("-all +changes:\n%s", diff)

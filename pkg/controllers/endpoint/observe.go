@@ -79,7 +79,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	return observation{Exists: true, Snapshot: s, Memory: &memory{Times: times, Untold: before.Times}}, nil
 }
 
-// remember remembers the times that a write has told of, and what was found of the pods of a large service. After a
+// remember remembers the times that a write has reported, and what was found of the pods of a large service. After a
 // failure all pods are looked at: to keep the changes until a write succeeds would take ever more memory while none
 // does.
 func (k *caches) remember(_ time.Time, s snapshot, pods found, seen *memory, did, _ plan.Outcome) (*memory, bool) {

@@ -32,7 +32,7 @@ type snapshot struct {
 	Endpoints *corev1.Endpoints // nil: there are none
 	Pods      []*corev1.Pod     // at least those that the service selects, but for pods that Others stand for
 	Others    found             // what was found of pods that have not changed since
-	Trigger   time.Time         // when the first change that no write has told of took place (EP-31); zero if there is none
+	Trigger   time.Time         // when the first change that no write has reported took place (EP-31); zero if there is none
 }
 
 // planEndpoints decides what the service's Endpoints must be (EP-8..36). It also returns what it has found of the pods.

@@ -15,7 +15,7 @@ import (
 // and among those of a kind the ones that the object holds already, so that a choice once made stays. Pods are left
 // out whole, from all ports. full is how the entries, which are in order, are grouped.
 func fitting(room int, entries found, full endpoints.Groups, stored *corev1.Endpoints) found {
-	held := heldOf(entries, stored)
+	contained := containedIn(entries, stored)
 	home := map[endpoints.Port]int{} // the group that a port is in
 	for i := range full {
 		for _, p := range full[i].Ports {
@@ -23,12 +23,12 @@ func fitting(room int, entries found, full endpoints.Groups, stored *corev1.Endp
 		}
 	}
 	chosen := make([]bool, len(entries))
-	for _, kind := range []struct{ ready, held bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+	for _, kind := range []struct{ ready, contained bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
 		for i, e := range entries {
 			if room == 0 {
 				break
 			}
-			if e.Ready != kind.ready || held[i] != kind.held {
+			if e.Ready != kind.ready || contained[i] != kind.contained {
 				continue
 			}
 			if takes := groupsOf(e.Ports, home); takes <= room {
@@ -46,11 +46,11 @@ func fitting(room int, entries found, full endpoints.Groups, stored *corev1.Endp
 	return fit
 }
 
-// heldOf reports which of the entries, which are in order, an object holds already.
-func heldOf(entries found, stored *corev1.Endpoints) []bool {
-	held := make([]bool, len(entries))
+// containedIn reports which of the entries, which are in order, an object holds already.
+func containedIn(entries found, stored *corev1.Endpoints) []bool {
+	contained := make([]bool, len(entries))
 	if stored == nil {
-		return held
+		return contained
 	}
 	all := endpoints.Unpack(stored.Subsets)
 	if !slices.IsSortedFunc(all, compareIDs) {
@@ -60,9 +60,9 @@ func heldOf(entries found, stored *corev1.Endpoints) []bool {
 		for len(all) > 0 && compareIDs(all[0], e) < 0 {
 			all = all[1:]
 		}
-		held[i] = len(all) > 0 && compareIDs(all[0], e) == 0
+		contained[i] = len(all) > 0 && compareIDs(all[0], e) == 0
 	}
-	return held
+	return contained
 }
 
 // compareIDs orders entries by address and then by the uid of the pod.

@@ -71,7 +71,7 @@ func counts(service *corev1.Service, p *corev1.Pod) bool {
 		(p.DeletionTimestamp == nil || service.Spec.PublishNotReadyAddresses)
 }
 
-// readyFor reports whether the pod's address goes among the ready ones (EP-16).
+// readyFor reports whether the pod's address is among the ready ones (EP-16).
 func readyFor(service *corev1.Service, p *corev1.Pod) bool {
 	return service.Spec.PublishNotReadyAddresses || podutil.Ready(p)
 }

@@ -61,7 +61,7 @@ func (c *collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ p
 	switch {
 	case errors.Is(did.Err, plan.ErrStale):
 		result = "stale"
-	case did.Err != nil || lacksNodes(s):
+	case did.Err != nil || missesNodes(s):
 		result = "error"
 	}
 	c.syncs.WithLabelValues(result).Inc()

@@ -29,7 +29,7 @@ type snapshot struct {
 	CPU     map[string]int64             // of the zones, in millicores, for a service with topology hints; nil if they do not suffice (EPS-51)
 	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
 	Settled map[types.UID]bool           // slices of which it is known that they show their pods as they should
-	Trigger time.Time                    // when the first change that no write has told of took place (EPS-23); zero if there is none
+	Trigger time.Time                    // when the first change that no write has reported took place (EPS-23); zero if there is none
 	Max     int                          // endpoints in a slice
 	Hinted  bool                         // the service asked for topology hints when it was last reconciled, as far as is known
 }
@@ -47,7 +47,7 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	sorted, m := sortSlices(s), membersOf(s)
 	p := plan.Plan{}
 	var each plan.Each
-	var told []string
+	var families []string
 	for _, family := range familiesOf(s.Service) {
 		f := reconcileFamily(s, m, family, sorted.ours[family])
 		delete(sorted.ours, family)
@@ -57,13 +57,14 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 		for _, e := range f.events {
 			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Service, Event: e})
 		}
-		told = append(told, f.String())
+		families = append(families, f.String())
 	}
 	if len(each.Sequences) > 0 {
 		p.Steps = append(p.Steps, each)
 	}
 	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
-		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "the service does not have this address family")...)
+		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service),
+			"the service does not have this address family")...)
 	}
 	why := "it belongs to an older service of this name"
 	p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.orphans, s.Service, eventsOf(s.Service), why)...)
@@ -71,7 +72,7 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	if len(p.Steps) > 0 {
 		p.Why = "change: "
 	}
-	p.Why += strings.Join(told, "; ")
+	p.Why += strings.Join(families, "; ")
 	if len(m.homeless) > 0 {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Service, Event: nodeNotFound(s.Service, m.homeless)})
 	}
@@ -180,7 +181,7 @@ func eventsOf(service *corev1.Service) plan.Events {
 	}}
 }
 
-// nodeNotFound tells of pods that are left out because their nodes do not exist (EPS-31). It names only the first of
+// nodeNotFound reports pods that are left out because their nodes do not exist (EPS-31). It names only the first of
 // them by name: there may be thousands.
 func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
 	p := slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -193,8 +194,8 @@ func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
 	return e
 }
 
-// lacksNodes reports whether pods are left out because their nodes do not exist (EPS-31).
-func lacksNodes(s snapshot) bool {
+// missesNodes reports whether pods are left out because their nodes do not exist (EPS-31).
+func missesNodes(s snapshot) bool {
 	lost := func(p *corev1.Pod) bool {
 		_, exists := s.Zones[p.Spec.NodeName]
 		return !exists && p.Spec.NodeName != ""

@@ -105,12 +105,12 @@ func namesIn(s *discoveryv1.EndpointSlice) []string {
 	return names
 }
 
-// differing calls tell with the elements that are in one of two sorted lists only.
-func differing(a, b []string, tell func(string)) {
+// differing calls report with the elements that are in one of two sorted lists only.
+func differing(a, b []string, report func(string)) {
 	for _, pair := range [][2][]string{{a, b}, {b, a}} {
 		for _, name := range pair[0] {
 			if _, both := slices.BinarySearch(pair[1], name); !both {
-				tell(name)
+				report(name)
 			}
 		}
 	}

@@ -48,8 +48,8 @@ type packing struct {
 	spare  []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
 }
 
-// pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes
-// to slices that are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original
+// pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new is put
+// into slices that are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original
 // it keeps slices within their size when the maximum is lowered, fills those that there are rather than to have too
 // many, and merges them when endpoints go and too many are left (EPS-38, EPS-81).
 func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*discoveryv1.EndpointSlice) *packing {

@@ -20,7 +20,7 @@ type member struct {
 	placed bool   // in a slice
 }
 
-// members are all that have a place, and the different lists of ports that they serve. Their names tell them apart.
+// members are all that have a place, and the different lists of ports that they serve. Their names distinguish them.
 type members struct {
 	service *corev1.Service
 	// all are the pods that have a place. Indexes point into it, so that it is one allocation.

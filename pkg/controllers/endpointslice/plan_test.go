@@ -92,7 +92,7 @@ func TestEPS31EPS61NodeNotFound(t *testing.T) {
 			} else if _, told := got.(plan.RecordEvent); told {
 				t.Errorf("%+v", got)
 			}
-			if got := lacksNodes(s); got != (c.want != "") {
+			if got := missesNodes(s); got != (c.want != "") {
 				t.Errorf("lacksNodes: %t", got)
 			}
 		})

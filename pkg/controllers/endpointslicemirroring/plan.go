@@ -115,7 +115,7 @@ type wanted struct {
 // have. Events and metrics tell of them.
 type skips struct{ invalid, surplus int }
 
-// events tell of what is not mirrored (ESM-15, ESM-16).
+// events report what is not mirrored (ESM-15, ESM-16).
 func (k skips) events(s snapshot) (steps []plan.Step) {
 	warn := func(reason, format string, values ...any) {
 		steps = append(steps, plan.RecordEvent{Object: s.Endpoints, Event: plan.Event{

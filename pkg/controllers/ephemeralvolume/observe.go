@@ -29,7 +29,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 	o.Exists, o.Memory = true, r.Memory
 	o.Snapshot = snapshot{Pod: pod, Claims: map[string]*corev1.PersistentVolumeClaim{}}
 	if r.Memory != nil {
-		o.Snapshot.Told = r.Memory.Told
+		o.Snapshot.Reported = r.Memory.Reported
 	}
 	for _, name := range ephemeralClaims(pod) {
 		if c := k.claims.Get(pod.Namespace, name); c != nil {
@@ -68,7 +68,7 @@ func enqueuedByPod(before, after plan.Object) []plan.Key {
 }
 
 // enqueuedByClaim returns the pods that wait for a claim to be gone, or that have lost theirs: when it was deleted,
-// also if another one took its name meanwhile and the watch has told of that only, and when it has another owner.
+// also if another one took its name meanwhile and the watch has shown that only, and when it has another owner.
 func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 	if before == nil || after != nil && before.GetUID() == after.GetUID() && sameController(before, after) {
 		return nil

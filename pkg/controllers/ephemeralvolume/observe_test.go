@@ -18,9 +18,9 @@ func TestObserve(t *testing.T) {
 	elsewhere.Namespace = "office"
 	k := newCaches(t, web, newClaim("web-a", nil), newClaim("web-other", nil), newClaim("web-c", web), elsewhere)
 	r := request("web")
-	r.Memory = &memory{Told: map[string]types.UID{"web-a": "x"}}
+	r.Memory = &memory{Reported: map[string]types.UID{"web-a": "x"}}
 	o, err := k.observe(t.Context(), r)
-	if err != nil || !o.Exists || o.Snapshot.Pod != web || len(o.Snapshot.Claims) != 1 || o.Snapshot.Claims["web-a"] == nil || o.Snapshot.Told["web-a"] != "x" {
+	if err != nil || !o.Exists || o.Snapshot.Pod != web || len(o.Snapshot.Claims) != 1 || o.Snapshot.Claims["web-a"] == nil || o.Snapshot.Reported["web-a"] != "x" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if o, err := k.observe(t.Context(), request("gone")); err != nil || o.Exists {

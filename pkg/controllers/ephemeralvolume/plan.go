@@ -16,9 +16,9 @@ import (
 // snapshot is a pod and the claims that have the names of its own, as one reconcile has observed them.
 // Observe fills it, and planClaims reads it. The objects belong to shared caches.
 type snapshot struct {
-	Pod    *corev1.Pod
-	Claims map[string]*corev1.PersistentVolumeClaim // those that exist with the names of its claims
-	Told   map[string]types.UID                     // see memory
+	Pod      *corev1.Pod
+	Claims   map[string]*corev1.PersistentVolumeClaim // those that exist with the names of its claims
+	Reported map[string]types.UID                     // see memory
 }
 
 // decision is which claims stand in the pod's way. planClaims makes it, and remember keeps it, so that there
@@ -30,15 +30,15 @@ type decision struct {
 // memory is what is remembered of a pod: the claims in its way of which people know. It reaches the plan as
 // Told of the snapshot.
 type memory struct {
-	Told map[string]types.UID // the foreign claims that an event has told of
+	Reported map[string]types.UID // the foreign claims that an event has reported
 }
 
-// remember returns what is remembered of a pod: an event has told of each foreign claim.
+// remember returns what is remembered of a pod: an event has reported each foreign claim.
 func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory {
 	if len(d.Foreign) == 0 {
 		return nil
 	}
-	return &memory{Told: d.Foreign}
+	return &memory{Reported: d.Foreign}
 }
 
 // planClaims creates the claims that a pod lacks (ST-21, ST-22). Each volume is planned by itself, so that one that
@@ -69,7 +69,7 @@ func planClaims(_ time.Time, s snapshot) (decision, plan.Plan) {
 		case !metav1.IsControlledBy(c, s.Pod): // ST-24
 			d.Foreign[name] = c.UID
 			waits = append(waits, fmt.Sprintf("%s, which belongs to %s", name, ownerOf(c)))
-			if s.Told[name] != c.UID {
+			if s.Reported[name] != c.UID {
 				p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: failed(v, notOwner(c, s.Pod))})
 			}
 		}

@@ -107,7 +107,7 @@ func TestConflictIsToldOnce(t *testing.T) {
 		if len(told(p)) != c.want {
 			t.Errorf("uid %s: %q", c.uid, told(p))
 		}
-		s.Told = remember(epoch, s, d, plan.Outcome{}).Told
+		s.Reported = remember(epoch, s, d, plan.Outcome{}).Reported
 	}
 	d, _ := planClaims(epoch, seen(web))
 	if m := remember(epoch, s, d, plan.Outcome{}); m != nil {

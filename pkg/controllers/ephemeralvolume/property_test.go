@@ -29,7 +29,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 // draw is a pod and some of its claims, which may be those of others.
 func draw(t *rapid.T) snapshot {
 	p := drawPod(t)
-	s := snapshot{Pod: p, Claims: map[string]*corev1.PersistentVolumeClaim{}, Told: map[string]types.UID{}}
+	s := snapshot{Pod: p, Claims: map[string]*corev1.PersistentVolumeClaim{}, Reported: map[string]types.UID{}}
 	for _, name := range ephemeralClaims(p) {
 		switch rapid.SampledFrom([]string{"none", "own", "foreign", "told", "orphan"}).Draw(t, name) {
 		case "own":
@@ -38,7 +38,7 @@ func draw(t *rapid.T) snapshot {
 			s.Claims[name] = newClaim(name, newPod("other"))
 		case "told":
 			s.Claims[name] = newClaim(name, nil)
-			s.Told[name] = s.Claims[name].UID
+			s.Reported[name] = s.Claims[name].UID
 		case "orphan":
 			s.Claims[name] = newClaim(name, nil)
 		}
@@ -105,7 +105,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			s.Pod = anyPod(rapid.Int64().Draw(t, "seed"))
 			s.Pod.Spec.Volumes = append(s.Pod.Spec.Volumes, volumes...)
 		}
-		cached := snapshot{Pod: kept.ProjectPod(s.Pod), Claims: map[string]*corev1.PersistentVolumeClaim{}, Told: s.Told}
+		cached := snapshot{Pod: kept.ProjectPod(s.Pod), Claims: map[string]*corev1.PersistentVolumeClaim{}, Reported: s.Reported}
 		for name, c := range s.Claims {
 			projected, err := kept.Project(c)
 			if err != nil {

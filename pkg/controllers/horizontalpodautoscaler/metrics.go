@@ -41,9 +41,10 @@ func newCollectors() *collectors {
 	}
 	return &collectors{
 		reconciled: counter("reconciliations_total", "Evaluations of autoscalers.", "action", "error"),
-		took:       histogram("reconciliation_duration_seconds", "How long evaluations of autoscalers took, the write of the scale included.", "action", "error"),
-		computed:   counter("metric_computation_total", "Evaluations of single metrics.", "action", "error", "metric_type"),
-		computing:  histogram("metric_computation_duration_seconds", "How long it took to read single metrics.", "action", "error", "metric_type"),
+		took: histogram("reconciliation_duration_seconds",
+			"How long evaluations of autoscalers took, the write of the scale included.", "action", "error"),
+		computed:  counter("metric_computation_total", "Evaluations of single metrics.", "action", "error", "metric_type"),
+		computing: histogram("metric_computation_duration_seconds", "How long it took to read single metrics.", "action", "error", "metric_type"),
 		desired: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas", StabilityLevel: metrics.ALPHA,
 			Help: "The number of replicas that an autoscaler wants its target to have."}, []string{"namespace", "hpa_name"}),
 		lag: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "evaluation_lag_seconds", StabilityLevel: metrics.ALPHA,

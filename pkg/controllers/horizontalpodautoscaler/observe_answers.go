@@ -47,9 +47,9 @@ type answer struct {
 const (
 	// readTimeout is how long a metrics API may take to answer.
 	readTimeout = 10 * time.Second
-	// patience is after how many periods without any answer an API counts as one that does not answer at all. It is
-	// then asked by one autoscaler in a period.
-	patience = 2
+	// unansweredPeriods is after how many periods without any answer an API counts as one that does not answer at all.
+	// It is then asked by one autoscaler in a period.
+	unansweredPeriods = 2
 )
 
 // errUnanswered is said of an API that answers nobody. The errors of others would say what they have asked.
@@ -59,7 +59,7 @@ var errUnanswered = errors.New("the metrics API does not answer in time")
 // autoscaler at a time.
 func newAnswers(r schedule) *answers {
 	a := &answers{schedule: r, all: map[question]*answer{}}
-	a.groups.Patience = patience * r.Period
+	a.groups.Patience = unansweredPeriods * r.Period
 	a.groups.Turn = r.Period + r.Period/10 // a little more than a period: it is somebody else's turn then
 	return a
 }

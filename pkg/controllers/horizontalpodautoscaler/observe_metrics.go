@@ -265,7 +265,7 @@ func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.
 	value, err := k.answers.get(ctx, k.request.Now, group, k.namespace(), q, func(ctx context.Context) (any, error) {
 		data, err := k.request.Reader.GetRaw(ctx, path, query)
 		if err != nil {
-			return nil, telling(err, resource)
+			return nil, statusError(err, resource)
 		}
 		list := new(L)
 		if err := json.Unmarshal(data, list); err != nil {
@@ -279,8 +279,8 @@ func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.
 	return value.(T), nil
 }
 
-// telling returns an error that says what was asked for, where the server has not said that.
-func telling(err error, resource string) error {
+// statusError returns an error that says what was asked for, where the server has not said that.
+func statusError(err error, resource string) error {
 	var status apierrors.APIStatus
 	if resource == "" || !errors.As(err, &status) || strings.Contains(err.Error(), "(get ") {
 		return err

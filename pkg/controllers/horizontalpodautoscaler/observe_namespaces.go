@@ -16,8 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// namespaces tells what the autoscalers of a namespace have to do with one another. What it tells follows from the
-// caches, and from the selectors of targets that are not cached; it is found out once in a period.
+// namespaces returns what the autoscalers of a namespace have to do with one another. That follows from the caches, and
+// from the selectors of targets that are not cached; it is found out once in a period.
 type namespaces struct {
 	caches *caches
 

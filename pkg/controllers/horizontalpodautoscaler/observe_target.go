@@ -106,7 +106,8 @@ func (k *caches) mayRefresh(now time.Time) bool {
 }
 
 // tryTarget tries all versions of a kind; the first error counts. stale says that the server does not know any of them.
-func (k *caches) tryTarget(ctx context.Context, r request, kind schema.GroupKind, h *autoscalingv2.HorizontalPodAutoscaler) (found *target, stale bool, err error) {
+func (k *caches) tryTarget(ctx context.Context, r request, kind schema.GroupKind,
+	h *autoscalingv2.HorizontalPodAutoscaler) (found *target, stale bool, err error) {
 	mappings, err := k.mappings(ctx, kind)
 	if err != nil {
 		return nil, false, err

@@ -49,7 +49,7 @@ type decision struct {
 	Why string
 }
 
-// planScale evaluates an autoscaler. It scales the target, if it is to be scaled, and tells what is wrong.
+// planScale evaluates an autoscaler. It scales the target, if it is to be scaled, and reports what is wrong.
 func planScale(now time.Time, s snapshot) (decision, plan.Plan) {
 	d := decide(now, s)
 	return d, d.plan(s)
@@ -144,14 +144,14 @@ func (d *decision) complete(now time.Time, s snapshot) {
 		}
 		return
 	}
-	said := isTrue(s.Autoscaler.Status.Conditions, atZero)
+	scaledToZero := isTrue(s.Autoscaler.Status.Conditions, atZero)
 	switch {
 	case d.Rescale && d.Desired == 0:
 		// The status says so first: if it could not be written afterwards, nobody would know that the target is to be
 		// woken.
-		d.Prepare, d.Rescale = !said, said
+		d.Prepare, d.Rescale = !scaledToZero, scaledToZero
 		d.set(now, atZero, conditionTrue, "ScaledToZero", "the HPA controller scaled the target to zero replicas")
-	case s.Target.Replicas > 0 && said: // it is not so, whoever has scaled the target
+	case s.Target.Replicas > 0 && scaledToZero: // it is not so, whoever has scaled the target
 		d.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
 	}
 	if d.Prepare {
@@ -191,7 +191,8 @@ func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
 	}
 	if first != nil && (best == nil || best.Replicas < s.Target.Replicas) {
 		d.set(now, active, conditionFalse, first.Reason, "the HPA was unable to compute the replica count: "+first.Err.Error())
-		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("invalid metrics (%d invalid out of %d), first error is: %s", invalid, len(metrics), first.explained()))
+		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("invalid metrics (%d invalid out of %d), first error is: %s",
+			invalid, len(metrics), first.explained()))
 		return false
 	}
 	if best == nil { // an autoscaler without metrics, which no server accepts
@@ -231,27 +232,27 @@ func (d *decision) settle(now time.Time, s snapshot, best *proposal) {
 	}
 }
 
-// selectable reports whether the pods of the target can be told (HPA-15, HPA-16).
+// selectable reports whether the pods of the target can be found (HPA-15, HPA-16).
 func (d *decision) selectable(now time.Time, s snapshot) bool {
-	var reason, said, text string
+	var reason, message, text string
 	event := ""
 	switch {
 	case s.SelectorErr != "":
-		reason, said = "InvalidSelector", "couldn't convert selector into a corresponding internal selector object: "+s.SelectorErr
-		event, text = reason, said
+		reason, message = "InvalidSelector", "couldn't convert selector into a corresponding internal selector object: "+s.SelectorErr
+		event, text = reason, message
 	case s.Target.Labels == "":
-		reason, said = "InvalidSelector", "selector is required"
+		reason, message = "InvalidSelector", "selector is required"
 		event, text = "SelectorRequired", "the HPA target's scale is missing a selector"
 	case len(s.Ambiguous) > 0:
 		reason = "AmbiguousSelector"
-		said = fmt.Sprintf("pods by selector %s are controlled by more than one HPA (e.g. [%s])", s.Target.Labels, strings.Join(s.Ambiguous, " "))
-		event, text = reason, said
+		message = fmt.Sprintf("pods by selector %s are controlled by more than one HPA (e.g. [%s])", s.Target.Labels, strings.Join(s.Ambiguous, " "))
+		event, text = reason, message
 	default:
 		return true
 	}
 	d.set(now, active, conditionFalse, reason, text)
-	d.Events = append(d.Events, warning(event, said))
-	d.fail("FailedComputeMetricsReplicas", said)
+	d.Events = append(d.Events, warning(event, message))
+	d.fail("FailedComputeMetricsReplicas", message)
 	return false
 }
 

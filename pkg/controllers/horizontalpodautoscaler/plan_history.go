@@ -78,7 +78,7 @@ func rescaled(did plan.Outcome) bool {
 	})
 }
 
-// pruned leaves out what no window and no policy looks at any more.
+// pruned omits what no window and no policy looks at any more.
 func (h history) pruned(now time.Time, s snapshot) history {
 	longest, period := s.Settings.Stabilization, time.Duration(0)
 	if b := s.Autoscaler.Spec.Behavior; b != nil {

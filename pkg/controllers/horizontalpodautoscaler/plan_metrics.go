@@ -242,7 +242,8 @@ func (s snapshot) ofObject(m *autoscalingv2.ObjectMetricSource, r reading) (p pr
 		p.Err = errors.New("invalid object metric source: neither a value target nor an average value target was set")
 		return p
 	case r.Err != "":
-		p.Err = fmt.Errorf("unable to get metric %s on %s %s/%s: %s", m.Metric.Name, m.DescribedObject.Kind, s.Autoscaler.Namespace, m.DescribedObject.Name, r.Err)
+		p.Err = fmt.Errorf("unable to get metric %s on %s %s/%s: %s", m.Metric.Name, m.DescribedObject.Kind,
+			s.Autoscaler.Namespace, m.DescribedObject.Name, r.Err)
 		return p
 	}
 	current := s.ofSum(&p, average, milli(*target), r.Sum)

@@ -121,7 +121,7 @@ func ceil(n float64) int32 {
 }
 
 // requestsOf returns how much of a resource each pod that counts asks for, in thousandths (HPA-31). Of several pods
-// that fail the first one by name is told, so that the status says the same in each period: the pods have no order.
+// that fail the first one by name is reported, so that the status says the same in each period: the pods have no order.
 func requestsOf(s snapshot, name corev1.ResourceName, container string) (all map[string]int64, err error) {
 	all = make(map[string]int64, len(s.Pods))
 	first := ""

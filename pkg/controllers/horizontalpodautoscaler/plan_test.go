@@ -55,7 +55,7 @@ func TestHPA21ScaleToZero(t *testing.T) {
 	queue := func(h *autoscalingv2.HorizontalPodAutoscaler) {
 		h.Spec.MinReplicas, h.Spec.Metrics = new(int32), []autoscalingv2.MetricSpec{external("queue", averaging("10"), nil)}
 	}
-	said := conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue)
+	message := conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue)
 	notSaid := conditioned(autoscalingv2.ScaledToZero, corev1.ConditionFalse)
 	for _, c := range []struct {
 		name string
@@ -64,14 +64,14 @@ func TestHPA21ScaleToZero(t *testing.T) {
 		zero string
 	}{
 		{"the status says it before it is done", at(2, 0, toZero, by(queue), answered(reading{})), 2, "True ScaledToZero"},
-		{"it is done when the status says it", at(2, 0, toZero, by(queue, said), answered(reading{})), 0, "True ScaledToZero"},
-		{"not if the metric asks for something meanwhile", at(2, 0, toZero, by(queue, said), answered(reading{Sum: 20_000})), 2, "False NotScaledToZero"},
-		{"it wakes up", at(0, 0, toZero, by(queue, said), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
-		{"HPA-37 it wakes up by a value", at(0, 0, toZero, by(queue, measuring(external("queue", valued("10"), nil)), said), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
-		{"it sleeps on", at(0, 0, toZero, by(queue, said), answered(reading{})), 0, "True ScaledToZero"},
+		{"it is done when the status says it", at(2, 0, toZero, by(queue, message), answered(reading{})), 0, "True ScaledToZero"},
+		{"not if the metric asks for something meanwhile", at(2, 0, toZero, by(queue, message), answered(reading{Sum: 20_000})), 2, "False NotScaledToZero"},
+		{"it wakes up", at(0, 0, toZero, by(queue, message), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
+		{"HPA-37 it wakes up by a value", at(0, 0, toZero, by(queue, measuring(external("queue", valued("10"), nil)), message), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
+		{"it sleeps on", at(0, 0, toZero, by(queue, message), answered(reading{})), 0, "True ScaledToZero"},
 		{"whoever else has set it to zero has switched it off", at(0, 0, toZero, by(queue, notSaid), answered(reading{Sum: 25_000})), 0, "False NotScaledToZero"},
-		{"the condition goes with the gate, when it scales", at(2, 0, by(queue, between(1, 9), said), answered(reading{Sum: 50_000})), 4, ""},
-		{"or when it is switched off", at(0, 0, by(queue, said)), 0, ""},
+		{"the condition goes with the gate, when it scales", at(2, 0, by(queue, between(1, 9), message), answered(reading{Sum: 50_000})), 4, ""},
+		{"or when it is switched off", at(0, 0, by(queue, message)), 0, ""},
 		{"every scale says so", at(2, 0, toZero, by(queue), answered(reading{Sum: 40_000})), 4, "False NotScaledToZero"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

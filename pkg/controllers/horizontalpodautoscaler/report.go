@@ -21,10 +21,10 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	if equality.Semantic.DeepEqual(h.Status, status) || !s.written(now, status) {
 		return plan.Plan{}
 	}
-	told := h.DeepCopy()
-	told.Status = status
+	updated := h.DeepCopy()
+	updated.Status = status
 	return plan.Plan{Steps: []plan.Step{plan.Change{
-		Old: h, New: told, Subresource: plan.Status, Events: plan.Events{Failed: warning("FailedUpdateStatus", "{error}")},
+		Old: h, New: updated, Subresource: plan.Status, Events: plan.Events{Failed: warning("FailedUpdateStatus", "{error}")},
 		Why: "the status differs",
 	}}}
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell
-// how many there were, so a new leader does not start a crash loop over; and the process remembers it, so whoever
-// deletes the failed pods does not either. Pods that are being deleted have not failed by themselves, and are
-// replaced at once.
+// Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist show how
+// many there were, so a new leader does not start a crash loop over; and the process remembers it, so whoever deletes
+// the failed pods does not either. Pods that are being deleted have not failed by themselves, and are replaced at once.
 const (
 	firstDelay   = 10 * time.Second
 	longestDelay = 10 * time.Minute
@@ -28,9 +27,8 @@ func delay(failures int) time.Duration {
 	return plan.Doubling(firstDelay, longestDelay, failures-1)
 }
 
-// memory is what the process remembers of the failures of a Job. Its method see reads it and returns the next
-// one, which the decision carries and remember keeps. With a limit for each index, annotations of the pods
-// tell that.
+// memory is what the process remembers of the failures of a Job. Its method see reads it and returns the next one,
+// which the decision carries and remember keeps. With a limit for each index, annotations of the pods show that.
 type memory struct {
 	Failures int                // in a row
 	Last     time.Time          // when the last of them ended
@@ -158,7 +156,7 @@ func ownFailure(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed && p.DeletionTimestamp == nil
 }
 
-// ended is when the pod ended, as far as it tells (JOB-32).
+// ended is when the pod ended, as far as it shows (JOB-32).
 func ended(p *corev1.Pod) time.Time {
 	var last time.Time
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {

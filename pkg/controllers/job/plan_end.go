@@ -67,7 +67,7 @@ func endOf(now time.Time, s view) end {
 	return end{}
 }
 
-// writtenEnd is the end that the status of the Job tells (JOB-50, JOB-51).
+// writtenEnd is the end in the status of the Job (JOB-50, JOB-51).
 func writtenEnd(j *batchv1.Job) end {
 	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
 		if workloads.HasJobCondition(j.Status, t) {
@@ -113,7 +113,7 @@ func tooManyRestarts(s view, limit int) bool {
 const never = time.Duration(1<<63 - 1)
 
 // untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative. What has passed since
-// this process has seen that the Job has begun is told by the monotonic clock.
+// this process has seen that the Job has begun is measured by the monotonic clock.
 func untilDeadline(now time.Time, s view) time.Duration {
 	j := s.Job
 	seconds := j.Spec.ActiveDeadlineSeconds

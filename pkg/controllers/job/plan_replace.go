@@ -62,7 +62,8 @@ func lastFailures(s view) map[int]*corev1.Pod {
 // keepLater puts the pod into the map, unless one is there that says more about the failures of the index.
 func keepLater(all map[int]*corev1.Pod, index int, p *corev1.Pod) {
 	before := all[index]
-	if before == nil || cmp.Or(cmp.Compare(failuresOf(before).all(), failuresOf(p).all()), ended(before).Compare(ended(p)), cmp.Compare(before.UID, p.UID)) < 0 {
+	if before == nil || cmp.Or(cmp.Compare(failuresOf(before).all(), failuresOf(p).all()),
+		ended(before).Compare(ended(p)), cmp.Compare(before.UID, p.UID)) < 0 {
 		all[index] = p
 	}
 }

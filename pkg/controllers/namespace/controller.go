@@ -29,7 +29,7 @@ func New(o Options) manager.Controller {
 // init asks for the cache of namespaces and says how the controller works. It needs no other cache: it lists
 // live.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.
+	// The cache only shows which namespaces are being deleted. What is decided and written rests on a live read.
 	cached, err := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
 	if err != nil {
 		return nil, err

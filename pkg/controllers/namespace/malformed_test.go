@@ -60,7 +60,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 				}
 			}
 		}
-		if s.held() && deletes != undeleted {
+		if s.hasFinalizers() && deletes != undeleted {
 			t.Errorf("of %d collections %d are deleted: %s", undeleted, deletes, p.Why)
 		}
 		reportConditions(now, s, plan.Outcome{})

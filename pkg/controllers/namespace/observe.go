@@ -96,7 +96,7 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	}
 	m := remembered(r, live.UID)
 	s := snapshot{Namespace: live, Longest: o.period}
-	if !s.held() {
+	if !s.hasFinalizers() {
 		return observation{Exists: true, Snapshot: s, Memory: &m}, nil
 	}
 	// A deletion timestamp is by the clock of a server, and a clock that is behind would make it look old. So Seen

@@ -25,14 +25,15 @@ const (
 // planContent decides what is deleted, and whether the namespace is released (NS-10 to NS-28, NS-36).
 func planContent(now time.Time, s snapshot) plan.Plan {
 	switch {
-	case !s.held():
+	case !s.hasFinalizers():
 		return plan.Plan{Why: waitsForOthers(s)}
 	case s.undeleted():
 		return deleteContent(now, s)
 	case len(s.Contents) > 0 || s.Discovery != nil:
 		return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}
 	case !s.Complete:
-		return plan.Plan{Requeue: max(s.SettledAt.Sub(now), soon), Why: "nothing is left; waiting for what was admitted before the deletion, and looks once more"}
+		return plan.Plan{Requeue: max(s.SettledAt.Sub(now), soon),
+			Why: "nothing is left; waiting for what was admitted before the deletion, and looks once more"}
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
 		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
 	}

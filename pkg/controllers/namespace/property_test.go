@@ -64,14 +64,14 @@ func TestAnyRound(t *testing.T) {
 		}
 		undeleted := 0
 		for _, c := range s.Contents {
-			if c.Undeleted && s.held() {
+			if c.Undeleted && s.hasFinalizers() {
 				undeleted++
 			}
 		}
 		if deletes != undeleted {
 			t.Errorf("deletes %d of %d collections: %s", deletes, undeleted, p.Why)
 		}
-		if s.held() && !released && (p.Requeue <= 0 || p.Requeue > longestWait) {
+		if s.hasFinalizers() && !released && (p.Requeue <= 0 || p.Requeue > longestWait) {
 			t.Errorf("it is looked at again after %v: %s", p.Requeue, p.Why)
 		}
 	})

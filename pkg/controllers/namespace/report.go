@@ -19,7 +19,7 @@ import (
 // when the next round sees that.
 func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	p := changeConditions(now, s, did)
-	p.Progressing = s.held() && s.Discovery == nil && (len(s.Contents) == 0 || s.Rounds == 0)
+	p.Progressing = s.hasFinalizers() && s.Discovery == nil && (len(s.Contents) == 0 || s.Rounds == 0)
 	return p
 }
 
@@ -27,7 +27,7 @@ func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 // namespace is gone.
 func changeConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
-	case !s.held(), s.deletesMore() && did.Err == nil:
+	case !s.hasFinalizers(), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
 	case len(s.Contents) == 0 && s.Discovery == nil && !(s.Complete && s.stays()) && did.Failed(plan.Deleted) == nil: // it is gone
 		return plan.Plan{}

@@ -71,9 +71,9 @@ func (c content) groupResource() schema.GroupResource {
 	return c.Kind.GroupVersion().WithResource(c.Resource).GroupResource()
 }
 
-// held reports whether the namespace is to be emptied: it has finalizers in its spec, those of others alone included
-// (NS-12).
-func (s snapshot) held() bool { return len(s.Namespace.Spec.Finalizers) > 0 }
+// hasFinalizers reports whether the namespace is to be emptied: it has finalizers in its spec, those of others alone
+// included (NS-12).
+func (s snapshot) hasFinalizers() bool { return len(s.Namespace.Spec.Finalizers) > 0 }
 
 // released reports whether the finalizer of this controller is gone.
 func (s snapshot) released() bool {

@@ -15,7 +15,7 @@ type collectors struct {
 	tries                 *metrics.HistogramVec
 	waiting, wrong        *metrics.Gauge
 
-	taken []float64 // of each pool, when last counted
+	allocated []float64 // of each pool, when last counted
 }
 
 // newCollectors makes the metrics for these pools. They count nothing until they are registered.
@@ -23,7 +23,7 @@ func newCollectors(pools []pool) *collectors {
 	const subsystem = "node_ipam_controller"
 	labels := []string{"clusterCIDR"}
 	c := &collectors{
-		taken: make([]float64, len(pools)),
+		allocated: make([]float64, len(pools)),
 		allocations: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "cidrset_cidrs_allocations_total", StabilityLevel: metrics.ALPHA,
 			Help: "Ranges of nodes that were taken, those that were found and those of Services included."}, labels),
 		releases: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "cidrset_cidrs_releases_total", StabilityLevel: metrics.ALPHA,
@@ -50,13 +50,13 @@ func (c *collectors) all() []metrics.Registerable {
 // applied counts what is taken. There is one worker.
 func (c *collectors) applied(_ context.Context, s snapshot, d decision, _, _ plan.Outcome) {
 	for i, p := range s.Pools {
-		label, taken, all := p.Range.String(), d.Taken[i].count(), float64(p.last())+1
+		label, allocated, all := p.Range.String(), d.Allocated[i].count(), float64(p.last())+1
 		c.most.WithLabelValues(label).Set(all)
-		c.usage.WithLabelValues(label).Set(taken / all)
+		c.usage.WithLabelValues(label).Set(allocated / all)
 		given := float64(len(d.Skipped[i]))
-		c.allocations.WithLabelValues(label).Add(max(given, taken-c.taken[i]))
-		c.releases.WithLabelValues(label).Add(max(0, c.taken[i]+given-taken))
-		c.taken[i] = taken
+		c.allocations.WithLabelValues(label).Add(max(given, allocated-c.allocated[i]))
+		c.releases.WithLabelValues(label).Add(max(0, c.allocated[i]+given-allocated))
+		c.allocated[i] = allocated
 		for _, n := range d.Skipped[i] {
 			c.tries.WithLabelValues(label).Observe(float64(n))
 		}

@@ -32,7 +32,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"The range of addresses of pods, or one of IPv4 and one of IPv6, separated by a comma. Nodes get their ranges in this order. It needs --allocate-node-cidrs.")
 	fs.StringVar(&o.ServiceRange, "service-cluster-ip-range", o.ServiceRange,
 		"The range of addresses of Services, or one of each family, separated by a comma. What it has in common with --cluster-cidr is given to no node. It needs --allocate-node-cidrs.")
-	fs.Int32Var(&o.MaskSize, "node-cidr-mask-size", o.MaskSize, "The length of the prefix of each node's range, in a cluster of one family. Zero stands for 24, and for 64 with IPv6.")
+	fs.Int32Var(&o.MaskSize, "node-cidr-mask-size", o.MaskSize,
+		"The length of the prefix of each node's range, in a cluster of one family. Zero stands for 24, and for 64 with IPv6.")
 	fs.Int32Var(&o.MaskSizeIPv4, "node-cidr-mask-size-ipv4", o.MaskSizeIPv4, "The length of the prefix of each node's range of IPv4. Zero stands for 24.")
 	fs.Int32Var(&o.MaskSizeIPv6, "node-cidr-mask-size-ipv6", o.MaskSizeIPv6, "The length of the prefix of each node's range of IPv6. Zero stands for 64.")
 }

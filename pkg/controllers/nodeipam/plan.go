@@ -41,8 +41,8 @@ type memory struct {
 	Next []uint64
 	// Reserved are the ranges that nodes were to get, until the cache shows that they have some.
 	Reserved map[types.UID][]netip.Prefix
-	// Told is the reason of the last event of a node.
-	Told map[types.UID]string
+	// LastEvent is the reason of the last event of a node.
+	LastEvent map[types.UID]string
 	// Failed are the nodes to which the last write has failed.
 	Failed map[types.UID]failure
 }
@@ -63,18 +63,20 @@ const leastPause, longestPause = 100 * time.Millisecond, time.Minute
 // decision is what the nodes have, and are to get. planRanges makes it; the memory and the metrics are made
 // of it.
 type decision struct {
-	Memory  memory
-	Taken   []spans    // of each pool, with what nodes get now
-	Skipped [][]uint64 // of each pool: how many blocks that are taken were passed over, for each block that nodes get now
-	Waiting int        // nodes that get none, because a pool has none left
-	Wrong   int        // nodes with ranges that are not as they should be
+	Memory    memory
+	Allocated []spans    // of each pool, with what nodes get now
+	Skipped   [][]uint64 // of each pool: how many blocks that are taken were passed over, for each block that nodes get now
+	Waiting   int        // nodes that get none, because a pool has none left
+	Wrong     int        // nodes with ranges that are not as they should be
 }
 
 // planRanges gives ranges to the nodes that have none.
 func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	s.Nodes = bySeniority(s.Nodes)
-	taken, problems := take(s)
-	d = decision{Taken: taken, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems), Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{}, Told: map[types.UID]string{}, Failed: map[types.UID]failure{}}}
+	allocated, problems := allocatedBlocks(s)
+	d = decision{Allocated: allocated, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems),
+		Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{},
+			LastEvent: map[types.UID]string{}, Failed: map[types.UID]failure{}}}
 	if d.Memory.Next == nil {
 		d.Memory.Next = make([]uint64, len(s.Pools))
 	}
@@ -82,7 +84,7 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	first := 0 // of these, those that have not failed before: nodes that fail keep no others waiting
 	for _, n := range s.Nodes {
 		if says := problems[n.UID]; says != "" {
-			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
+			p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
 		}
 		if len(n.Spec.PodCIDRs) > 0 || n.DeletionTimestamp != nil {
 			continue
@@ -96,13 +98,13 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 			p.Requeue = time.Millisecond // they are next
 		case ranges == nil:
 			d.Waiting++
-			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Taken))...)
+			p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Allocated))...)
 		default:
 			d.Memory.Reserved[n.UID] = ranges
 			failed := s.Memory.Failed[n.UID]
 			if failed.Why != "" {
 				d.Memory.Failed[n.UID] = failed
-				p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", failed.Why)...)
+				p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", failed.Why)...)
 			}
 			if wait := failed.Next.Sub(now); wait > 0 {
 				p.Requeue = plan.Sooner(p.Requeue, wait)
@@ -120,10 +122,10 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	return d, p
 }
 
-// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes, which are sorted by
-// seniority. What of a wrong range is in a pool is taken, too.
-func take(s snapshot) (taken []spans, problems map[types.UID]string) {
-	taken, problems = make([]spans, len(s.Pools)), map[types.UID]string{}
+// allocatedBlocks returns which blocks of each pool are taken, and what is wrong with the ranges of nodes, which are
+// sorted by seniority. What of a wrong range is in a pool is taken, too.
+func allocatedBlocks(s snapshot) (allocated []spans, problems map[types.UID]string) {
+	allocated, problems = make([]spans, len(s.Pools)), map[types.UID]string{}
 	users := make([][]user, len(s.Pools))
 	for _, n := range s.Nodes {
 		for _, text := range n.Spec.PodCIDRs {
@@ -143,22 +145,22 @@ func take(s snapshot) (taken []spans, problems map[types.UID]string) {
 		}
 		for i, r := range s.Memory.Reserved[n.UID] {
 			if blocks, ok := s.Pools[i].overlap(r); ok && len(n.Spec.PodCIDRs) == 0 {
-				taken[i] = taken[i].add(blocks)
+				allocated[i] = allocated[i].add(blocks)
 			}
 		}
 	}
 	for i, p := range s.Pools {
 		conflicts(users[i], problems)
 		for _, u := range users[i] {
-			taken[i] = taken[i].add(u.blocks)
+			allocated[i] = allocated[i].add(u.blocks)
 		}
 		for _, r := range s.Services {
 			if blocks, ok := p.overlap(r); ok {
-				taken[i] = taken[i].add(blocks)
+				allocated[i] = allocated[i].add(blocks)
 			}
 		}
 	}
-	return taken, problems
+	return allocated, problems
 }
 
 // user is a node that has a range.
@@ -192,7 +194,7 @@ func conflicts(users []user, problems map[types.UID]string) {
 func (d *decision) allocate(pools []pool) []netip.Prefix {
 	numbers := make([]uint64, len(pools))
 	for i, p := range pools {
-		n, ok := d.Taken[i].next(d.Memory.Next[i], p.last())
+		n, ok := d.Allocated[i].next(d.Memory.Next[i], p.last())
 		if !ok {
 			return nil
 		}
@@ -202,7 +204,7 @@ func (d *decision) allocate(pools []pool) []netip.Prefix {
 	for i, n := range numbers {
 		ranges[i] = pools[i].block(n)
 		d.Skipped[i] = append(d.Skipped[i], (n-d.Memory.Next[i])&pools[i].last())
-		d.Taken[i] = d.Taken[i].add(span{n, n})
+		d.Allocated[i] = d.Allocated[i].add(span{n, n})
 		if d.Memory.Next[i] = n + 1; n == pools[i].last() {
 			d.Memory.Next[i] = 0
 		}
@@ -222,10 +224,10 @@ func assign(n *corev1.Node, ranges []netip.Prefix) plan.Step {
 	return plan.Change{Old: n, New: &after, Unowned: true, Why: fmt.Sprintf("the node %s gets %s", n.Name, strings.Join(after.Spec.PodCIDRs, ", "))}
 }
 
-// tell returns the event that says something new of a node, and remembers it.
-func (d *decision) tell(s snapshot, n *corev1.Node, kind, reason, says string) []plan.Step {
-	d.Memory.Told[n.UID] = reason
-	if s.Memory.Told[n.UID] == reason {
+// recordEvent returns the event that says something new of a node, and remembers it.
+func (d *decision) recordEvent(s snapshot, n *corev1.Node, kind, reason, says string) []plan.Step {
+	d.Memory.LastEvent[n.UID] = reason
+	if s.Memory.LastEvent[n.UID] == reason {
 		return nil
 	}
 	return []plan.Step{plan.RecordEvent{Object: n, Event: plan.Event{Type: kind, Reason: reason, Message: status(n.Name, reason) + ": " + says}}}
@@ -237,10 +239,10 @@ func status(node, reason string) string {
 }
 
 // exhausted says which pools have no blocks left.
-func exhausted(pools []pool, taken []spans) string {
+func exhausted(pools []pool, allocated []spans) string {
 	var full []string
 	for i, p := range pools {
-		if _, ok := taken[i].next(0, p.last()); !ok {
+		if _, ok := allocated[i].next(0, p.last()); !ok {
 			full = append(full, fmt.Sprintf("all ranges of %d bits in %v are taken", p.Bits, p.Range))
 		}
 	}
@@ -252,13 +254,13 @@ func (d *decision) why(s snapshot, given int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes", len(s.Nodes))
 	for i, p := range s.Pools {
-		fmt.Fprintf(&b, ", %.0f of %.0f ranges in %v are taken", d.Taken[i].count(), float64(p.last())+1, p.Range)
+		fmt.Fprintf(&b, ", %.0f of %.0f ranges in %v are taken", d.Allocated[i].count(), float64(p.last())+1, p.Range)
 	}
 	if given > 0 {
 		fmt.Fprintf(&b, "; %d nodes get theirs", given)
 	}
 	if d.Waiting > 0 {
-		fmt.Fprintf(&b, "; %d nodes wait, as %s", d.Waiting, exhausted(s.Pools, d.Taken))
+		fmt.Fprintf(&b, "; %d nodes wait, as %s", d.Waiting, exhausted(s.Pools, d.Allocated))
 	}
 	if d.Wrong > 0 {
 		fmt.Fprintf(&b, "; %d nodes have ranges that are not as they should be", d.Wrong)
@@ -300,5 +302,6 @@ func remember(now time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
 // isRefusal reports whether the API server does not accept what a node is to get: because of the node, or of a policy.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !errors.Is(err, plan.ErrStale) && !apierrors.IsTooManyRequests(err)
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 &&
+		!errors.Is(err, plan.ErrStale) && !apierrors.IsTooManyRequests(err)
 }

@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 			[]string{"Normal CIDRNotAvailable Node b status is now: CIDRNotAvailable: all ranges of 24 bits in 10.0.0.0/24 are taken",
 				"Normal CIDRNotAvailable Node c status is now: CIDRNotAvailable: all ranges of 24 bits in 10.0.0.0/24 are taken", "a gets 10.0.0.0/24 [10.0.0.0/24]"}},
 		{"IPAM-76 that is said once", snapshot{Pools: []pool{of("10.0.0.0/24", 24)}, Nodes: []*corev1.Node{node("a", 0, "10.0.0.0/24"), node("b", 1)},
-			Memory: memory{Told: map[types.UID]string{"uid-b": "CIDRNotAvailable"}}}, nil},
+			Memory: memory{LastEvent: map[types.UID]string{"uid-b": "CIDRNotAvailable"}}}, nil},
 		{"IPAM-28 a range of Services around all", snapshot{Pools: small, Services: prefixes("10.0.0.0/8"), Nodes: []*corev1.Node{node("a", 0)}},
 			[]string{"Normal CIDRNotAvailable Node a status is now: CIDRNotAvailable: all ranges of 24 bits in 10.0.0.0/22 are taken"}},
 		{"IPAM-62 a wrong node does not stop the others", snapshot{Pools: small, Nodes: []*corev1.Node{node("a", 0, "x"), node("b", 0, "11.0.0.0/24"), node("c", 0, "10.0.0.0/8"), node("d", 0)}},
@@ -103,7 +103,7 @@ func TestPlan(t *testing.T) {
 			Memory: memory{Next: []uint64{3}, Reserved: map[types.UID][]netip.Prefix{"uid-b": prefixes("10.0.2.0/24")}, Failed: map[types.UID]failure{"uid-b": {Why: "a timeout"}}}},
 			[]string{"Normal CIDRAssignmentFailed Node b status is now: CIDRAssignmentFailed: a timeout", "a gets 10.0.3.0/24 [10.0.3.0/24]", "b gets 10.0.2.0/24 [10.0.2.0/24]"}},
 		{"IPAM-62 a node that was not accepted waits, and keeps what is reserved for it", snapshot{Pools: small, Nodes: []*corev1.Node{node("a", 0), node("b", 1)},
-			Memory: memory{Next: []uint64{1}, Reserved: map[types.UID][]netip.Prefix{"uid-a": prefixes("10.0.0.0/24")}, Told: map[types.UID]string{"uid-a": "CIDRAssignmentFailed"},
+			Memory: memory{Next: []uint64{1}, Reserved: map[types.UID][]netip.Prefix{"uid-a": prefixes("10.0.0.0/24")}, LastEvent: map[types.UID]string{"uid-a": "CIDRAssignmentFailed"},
 				Failed: map[types.UID]failure{"uid-a": {Why: "invalid", Refused: 3, Next: epoch.Add(time.Second)}}}}, []string{"b gets 10.0.1.0/24 [10.0.1.0/24]"}},
 		{"IPAM-58 what was reserved for another node of the name is free again", snapshot{Pools: small, Nodes: []*corev1.Node{node("a", 0)},
 			Memory: memory{Next: []uint64{1}, Reserved: map[types.UID][]netip.Prefix{"uid-old": prefixes("10.0.1.0/24")}}}, []string{"a gets 10.0.1.0/24 [10.0.1.0/24]"}},
@@ -115,7 +115,7 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(c.want, said(p)); diff != "" {
 				t.Error(diff)
 			}
-			if p.Why == "" || len(d.Taken) != len(c.Pools) {
+			if p.Why == "" || len(d.Allocated) != len(c.Pools) {
 				t.Errorf("%+v: %q", d, p.Why)
 			}
 		})

@@ -100,7 +100,7 @@ func (all spans) add(s span) spans {
 	return slices.Replace(all, i, j, s)
 }
 
-// next returns the first block from a number on that is not taken, and behind the last one it goes on with the first.
+// next returns the first block from a number on that is not taken, and behind the last one it continues with the first.
 func (all spans) next(from, last uint64) (uint64, bool) {
 	if n, ok := all.free(from, last); ok {
 		return n, true

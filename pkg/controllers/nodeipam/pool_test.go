@@ -85,7 +85,7 @@ func TestSpansProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40
 		var all spans
-		var taken [most + 1]bool
+		var allocated [most + 1]bool
 		for range rapid.IntRange(0, 12).Draw(t, "spans") {
 			first := rapid.Uint64Range(0, most).Draw(t, "first")
 			s := span{first, rapid.Uint64Range(first, most).Draw(t, "last")}
@@ -94,11 +94,11 @@ func TestSpansProperty(t *testing.T) {
 			}
 			all = all.add(s)
 			for i := s.first; i <= s.last; i++ {
-				taken[i] = true
+				allocated[i] = true
 			}
 		}
 		n := 0
-		for _, is := range taken {
+		for _, is := range allocated {
 			if is {
 				n++
 			}
@@ -114,7 +114,7 @@ func TestSpansProperty(t *testing.T) {
 		from := rapid.Uint64Range(0, most).Draw(t, "from")
 		want, found := uint64(0), false
 		for i := range uint64(most + 1) {
-			if at := (from + i) % (most + 1); !taken[at] {
+			if at := (from + i) % (most + 1); !allocated[at] {
 				want, found = at, true
 				break
 			}

@@ -57,12 +57,12 @@ func TestIPAM30NobodySharesARange(t *testing.T) {
 		if diff := cmp.Diff(observed, s.Nodes); diff != "" {
 			t.Errorf("the plan changes what was observed: %s", diff)
 		}
-		var taken []netip.Prefix
-		taken = append(taken, s.Services...)
+		var allocated []netip.Prefix
+		allocated = append(allocated, s.Services...)
 		for _, n := range s.Nodes {
 			for _, text := range n.Spec.PodCIDRs {
 				if r, err := netip.ParsePrefix(text); err == nil {
-					taken = append(taken, r)
+					allocated = append(allocated, r)
 				}
 			}
 		}
@@ -80,12 +80,12 @@ func TestIPAM30NobodySharesARange(t *testing.T) {
 					if !s.Pools[i].Range.Overlaps(r) || r.Bits() != s.Pools[i].Bits {
 						t.Fatalf("%s gets %v of %v", after.Name, r, s.Pools[i])
 					}
-					for _, other := range taken {
+					for _, other := range allocated {
 						if other.Overlaps(r) {
 							t.Fatalf("%s gets %v, and %v is taken", after.Name, r, other)
 						}
 					}
-					taken = append(taken, r)
+					allocated = append(allocated, r)
 				}
 			}
 		}

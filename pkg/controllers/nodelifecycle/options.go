@@ -34,7 +34,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MonitorPeriod, "node-monitor-period", o.MonitorPeriod, "How long a node has to be unhealthy before it may get a NoExecute taint.")
 	fs.DurationVar(&o.MonitorGracePeriod, "node-monitor-grace-period", o.MonitorGracePeriod,
 		"How long a node may give no sign of life before it is declared Unknown. It must be several times as long as kubelets take to renew their Leases (10s).")
-	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod, "The same for a node whose kubelet has never reported whether it is ready.")
+	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod,
+		"The same for a node whose kubelet has never reported whether it is ready.")
 	fs.Float32Var(&o.EvictionRate, "node-eviction-rate", o.EvictionRate, "How many nodes of a zone get a NoExecute taint in a second.")
 	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
 		"The same in a zone of which a part is down (--unhealthy-zone-threshold), if it is large (--large-cluster-size-threshold). In other such zones no node gets one.")
@@ -48,7 +49,8 @@ func (o *Options) Validate() []error {
 	errs := flagutil.NotNegative("node-monitor-period", o.MonitorPeriod)
 	errs = append(errs, flagutil.NotNegative("node-monitor-grace-period", o.MonitorGracePeriod)...)
 	errs = append(errs, flagutil.NotNegative("node-startup-grace-period", o.StartupGracePeriod)...)
-	for flag, value := range map[string]float32{"node-eviction-rate": o.EvictionRate, "secondary-node-eviction-rate": o.SecondaryEvictionRate, "unhealthy-zone-threshold": o.UnhealthyThreshold} {
+	for flag, value := range map[string]float32{"node-eviction-rate": o.EvictionRate,
+		"secondary-node-eviction-rate": o.SecondaryEvictionRate, "unhealthy-zone-threshold": o.UnhealthyThreshold} {
 		if !(value >= 0) {
 			errs = append(errs, fmt.Errorf("--%s must not be negative: %v", flag, value))
 		}

@@ -46,7 +46,7 @@ type sums struct {
 // member is what of a node concerns its zone.
 type member struct {
 	Ready   bool
-	Counts  bool      // it has no label that leaves it out (NL-41)
+	Counts  bool      // it has no label that excludes it (NL-41)
 	Since   time.Time // when it became unhealthy; zero if it is not, or is to get no NoExecute taint for that
 	Tainted time.Time // when it got a NoExecute taint for that; zero if it has none
 }

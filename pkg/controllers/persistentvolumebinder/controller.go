@@ -108,8 +108,8 @@ func newCaches(f *informers.Factory) (*caches, error) {
 
 // rememberClaim keeps what was said of a claim, if it was: what comes before it may have failed.
 func rememberClaim(_ time.Time, s claimSnapshot, d claimDecision, _ *claimMemory, did, _ plan.Outcome) (m *claimMemory, ok bool) {
-	if d.Told != "" {
-		m = &claimMemory{UID: s.Claim.UID, Told: d.Told}
+	if d.LastEvent != "" {
+		m = &claimMemory{UID: s.Claim.UID, LastEvent: d.LastEvent}
 	}
 	return m, did.Err == nil
 }
@@ -123,13 +123,13 @@ func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, seen *volum
 	if m.Held = d.Held; did.Err != nil {
 		m.Held = seen.Held // so that its time does not begin anew
 	}
-	if m.Told = d.Told; did.Err != nil {
-		m.Told = s.Memory.Told
+	if m.LastEvent = d.LastEvent; did.Err != nil {
+		m.LastEvent = s.Memory.LastEvent
 	}
 	if did.Err == nil && d.Release {
 		m.Deleted = false // it has served
 	}
-	if !m.Deleted && m.Held.IsZero() && m.Told == "" {
+	if !m.Deleted && m.Held.IsZero() && m.LastEvent == "" {
 		return nil, true
 	}
 	return &m, true

@@ -39,7 +39,8 @@ func newCollectors(k *caches) *collectors {
 		return metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: level})
 	}
 	failures := func(name string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, StabilityLevel: metrics.ALPHA, Help: "Volumes that could not be provisioned or deleted, because nothing does."}, operation)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, StabilityLevel: metrics.ALPHA,
+			Help: "Volumes that could not be provisioned or deleted, because nothing does."}, operation)
 	}
 	claim := []string{"namespace", "storage_class", "volume_attributes_class"}
 	c := &collectors{
@@ -82,7 +83,8 @@ func (c *collectors) unanswered(set func(float64, ...string)) {
 
 // all lists the metrics for a registry.
 func (c *collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.took, c.failures, c.oldFailures, c.adopted, c.adoptErrors, c.released, c.volumes, c.bound, c.unbound, c.claims, c.waiting, c.oldest}
+	return []metrics.Registerable{c.took, c.failures, c.oldFailures, c.adopted, c.adoptErrors, c.released, c.volumes,
+		c.bound, c.unbound, c.claims, c.waiting, c.oldest}
 }
 
 // count returns a gauge of what a function adds up.
@@ -174,7 +176,7 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 	if did.Err != nil {
 		return
 	}
-	if d.Failed != "" && (s.Memory.UID != s.Claim.UID || s.Memory.Told != d.Told) {
+	if d.Failed != "" && (s.Memory.UID != s.Claim.UID || s.Memory.LastEvent != d.LastEvent) {
 		c.fail(d.Failed, provisioning)
 	}
 	if d.Ask != "" {

@@ -104,9 +104,9 @@ func TestPV62Operations(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		applied(s, claimDecision{Bind: "v"}, nil)
-		applied(s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, nil)
+		applied(s, claimDecision{Failed: "kubernetes.io/odd", LastEvent: "x"}, nil)
 		s.Memory = claimMemory{"uid-data", "x"}
-		applied(s, claimDecision{Failed: "kubernetes.io/odd", Told: "x"}, nil)
+		applied(s, claimDecision{Failed: "kubernetes.io/odd", LastEvent: "x"}, nil)
 		applied(s, claimDecision{Default: true}, plan.ErrStale)
 		applied(s, claimDecision{Default: true}, context.DeadlineExceeded)
 

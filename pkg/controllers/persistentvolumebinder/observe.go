@@ -40,9 +40,9 @@ type caches struct {
 // claimCache finds claims by the volumes that they name, and those that wait.
 type claimCache struct {
 	informers.Store[*corev1.PersistentVolumeClaim]
-	naming  informers.IndexedStore[*corev1.PersistentVolumeClaim] // by volume
-	waiting informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by what has to be equal of them and a volume
-	classed informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by class
+	byVolume informers.IndexedStore[*corev1.PersistentVolumeClaim] // by volume
+	waiting  informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by what has to be equal of them and a volume
+	classed  informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by class
 }
 
 // volumeCache finds volumes by the claims that they name, and those that are free.
@@ -61,8 +61,8 @@ const noClass = "(none)"
 
 // newClaimCache asks for the cache of claims with its indexes.
 func newClaimCache(f *informers.Factory) (c claimCache, err error) {
-	if c.naming, err = informers.IndexedObjects(f, "binder-volume", func(c *corev1.PersistentVolumeClaim) []string {
-		return some(c.Spec.VolumeName)
+	if c.byVolume, err = informers.IndexedObjects(f, "binder-volume", func(c *corev1.PersistentVolumeClaim) []string {
+		return indexValues(c.Spec.VolumeName)
 	}); err != nil {
 		return c, err
 	}
@@ -71,7 +71,7 @@ func newClaimCache(f *informers.Factory) (c claimCache, err error) {
 			return nil
 		}
 		class, _ := classOf(c)
-		return []string{shelf(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)}
+		return []string{matchKey(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)}
 	}); err != nil {
 		return c, err
 	}
@@ -84,7 +84,7 @@ func newClaimCache(f *informers.Factory) (c claimCache, err error) {
 		}
 		return []string{noClass}
 	})
-	c.Store = c.naming.Store
+	c.Store = c.byVolume.Store
 	return c, err
 }
 
@@ -103,7 +103,7 @@ func newVolumeCache(f *informers.Factory) (c volumeCache, err error) {
 	}); err != nil {
 		return c, err
 	}
-	if c.free, err = informers.IndexedObjects(f, "binder-free", placesOf); err != nil {
+	if c.free, err = informers.IndexedObjects(f, "binder-free", bucketsOf); err != nil {
 		return c, err
 	}
 	c.idle, err = informers.IndexedObjects(f, "binder-idle", func(v *corev1.PersistentVolume) []string {
@@ -117,7 +117,7 @@ func newVolumeCache(f *informers.Factory) (c volumeCache, err error) {
 }
 
 // some returns a value for an index, none if it is empty.
-func some(value string) []string {
+func indexValues(value string) []string {
 	if value == "" {
 		return nil
 	}
@@ -200,14 +200,14 @@ func (k *caches) look(s *claimSnapshot) {
 		}
 	}
 	slices.SortFunc(s.Reserved, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
-	if best(c, class, s.Reserved) != nil {
+	if bestMatch(c, class, s.Reserved) != nil {
 		return
 	}
 	s.Free = found(c, class, k.volumes.free.By)
 	if class != "" {
 		s.Class = k.classes.Get("", class)
-		told := s.Memory.UID == c.UID && s.Memory.Told != ""
-		if s.Unclassed = s.Class == nil && !(told && len(s.Free) == 0); s.Unclassed {
+		reported := s.Memory.UID == c.UID && s.Memory.LastEvent != ""
+		if s.Unclassed = s.Class == nil && !(reported && len(s.Free) == 0); s.Unclassed {
 			return
 		}
 	}
@@ -257,7 +257,8 @@ func (k *caches) defaultClass() (newest *storagev1.StorageClass) {
 // isDefault reports whether a class says that it is the default one, in the present annotation or the earlier
 // one.
 func isDefault(class *storagev1.StorageClass) bool {
-	return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+	return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" ||
+		class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
 
 // unscheduled returns the names of the pods that use a claim and are to be scheduled.
@@ -301,7 +302,7 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 
 // completed returns a claim that was bound to a volume which names none; nil if there is none.
 func (k *caches) completed(v *corev1.PersistentVolume) (first *corev1.PersistentVolumeClaim) {
-	for _, c := range k.claims.naming.By(v.Name) {
+	for _, c := range k.claims.byVolume.By(v.Name) {
 		if has(c.Annotations, bindCompleted) && (first == nil || c.Namespace+"/"+c.Name < first.Namespace+"/"+first.Name) {
 			first = c
 		}
@@ -348,13 +349,13 @@ func (k *caches) liveClaim(s claimSnapshot) []reconcile.Live {
 	if s.Claim == nil {
 		return nil
 	}
-	all := []reconcile.Live{one(k.claims.Store, s.Claim)}
+	all := []reconcile.Live{liveObject(k.claims.Store, s.Claim)}
 	class, _ := classOf(s.Claim)
-	if v := best(s.Claim, class, slices.Concat(s.Reserved, s.Free)); v != nil {
-		all = append(all, one(k.volumes.Store, v))
+	if v := bestMatch(s.Claim, class, slices.Concat(s.Reserved, s.Free)); v != nil {
+		all = append(all, liveObject(k.volumes.Store, v))
 	}
 	if s.Volume != nil && !s.Late {
-		all = append(all, one(k.volumes.Store, s.Volume))
+		all = append(all, liveObject(k.volumes.Store, s.Volume))
 	}
 	return all
 }
@@ -365,10 +366,10 @@ func (k *caches) liveVolume(s volumeSnapshot) []reconcile.Live {
 	if s.Volume == nil {
 		return nil
 	}
-	return []reconcile.Live{one(k.volumes.Store, s.Volume)}
+	return []reconcile.Live{liveObject(k.volumes.Store, s.Volume)}
 }
 
 // one is a set of one object.
-func one[T plan.Object](store informers.Store[T], o T) reconcile.Live {
+func liveObject[T plan.Object](store informers.Store[T], o T) reconcile.Live {
 	return reconcile.Live{Kind: store.Kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Selector: labels.Everything(), Cached: []plan.Object{o}}
 }

@@ -27,7 +27,7 @@ func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 		if ref := v.Spec.ClaimRef; ref != nil {
 			seen[plan.Key{Namespace: ref.Namespace, Name: ref.Name}] = true
 		}
-		for _, c := range k.claims.naming.By(v.Name) {
+		for _, c := range k.claims.byVolume.By(v.Name) {
 			seen[plan.KeyOf(c)] = true
 		}
 	}
@@ -37,7 +37,7 @@ func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	t, _ := k.claimTerm.Get()
-	if lost, ok := t.Losers.Get(cmp.Or(is, was).UID); ok {
+	if lost, ok := t.RaceLosers.Get(cmp.Or(is, was).UID); ok {
 		for _, key := range lost.keys {
 			seen[key] = true
 		}
@@ -47,14 +47,15 @@ func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 
 // sameOffer reports whether a volume fits the same claims as before.
 func sameOffer(a, b *corev1.PersistentVolume) bool {
-	return maps.Equal(a.Labels, b.Labels) && a.UID == b.UID && slices.Equal(placesOf(a), placesOf(b)) && equality.Semantic.DeepEqual(a.Spec.Capacity, b.Spec.Capacity)
+	return maps.Equal(a.Labels, b.Labels) && a.UID == b.UID && slices.Equal(bucketsOf(a), bucketsOf(b)) &&
+		equality.Semantic.DeepEqual(a.Spec.Capacity, b.Spec.Capacity)
 }
 
 // fitted returns the claims that wait and that a free volume fits; none if they are so many that they are looked
 // through later, see offers.
 func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVolumeClaim) {
-	on := shelfOf(v)
-	if t, _ := k.claimTerm.Get(); t.Offers.shelves[on] || k.scheduled(v) {
+	on := matchKeyOf(v)
+	if t, _ := k.claimTerm.Get(); t.Offers.keys[on] || k.scheduled(v) {
 		return nil
 	}
 	waiting := k.claims.waiting.By(on)
@@ -70,9 +71,9 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 	return all
 }
 
-// shelfOf returns what has to be equal of a volume and the claims that it fits.
-func shelfOf(v *corev1.PersistentVolume) string {
-	return shelf(classOfVolume(v), v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
+// matchKeyOf returns what has to be equal of a volume and the claims that it fits.
+func matchKeyOf(v *corev1.PersistentVolume) string {
+	return matchKey(classOfVolume(v), v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
 }
 
 // scheduled reports whether the scheduler chooses the claims of a volume.
@@ -133,7 +134,8 @@ func unplaced(p *corev1.Pod) bool {
 func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.PersistentVolumeClaim)
 	is, _ := after.(*corev1.PersistentVolumeClaim)
-	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName &&
+		(was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
 		return nil
 	}
 	seen := map[plan.Key]bool{}

@@ -15,16 +15,16 @@ import (
 // volumes of a moment, and not for each. Somebody who makes ten thousand volumes for as many claims would keep the
 // caches waiting.
 type offers struct {
-	since   time.Time       // of the first one; zero: there are none
-	shelves map[string]bool // where they are
-	last    *offer
-	due     *offer // the last one of those that are looked at now
+	since time.Time       // of the first one; zero: there are none
+	keys  map[string]bool // where they are
+	last  *offer
+	due   *offer // the last one of those that are looked at now
 }
 
 // offer is a volume that has become free, and those before it.
 type offer struct {
-	shelf, volume string
-	before        *offer
+	key, volume string
+	before      *offer
 }
 
 // manyWaiting are too many claims to be looked through for each volume.
@@ -34,17 +34,17 @@ const manyWaiting = 256
 const offersAfter = 250 * time.Millisecond
 
 // with are these and one more.
-func (o offers) with(shelf, volume string, now time.Time) offers {
+func (o offers) with(key, volume string, now time.Time) offers {
 	if o.last == nil {
 		o.since = now
 	}
-	if !o.shelves[shelf] {
-		if o.shelves = maps.Clone(o.shelves); o.shelves == nil {
-			o.shelves = map[string]bool{}
+	if !o.keys[key] {
+		if o.keys = maps.Clone(o.keys); o.keys == nil {
+			o.keys = map[string]bool{}
 		}
-		o.shelves[shelf] = true
+		o.keys[key] = true
 	}
-	o.last = &offer{shelf, volume, o.last}
+	o.last = &offer{key, volume, o.last}
 	return o
 }
 
@@ -60,13 +60,13 @@ func (o offers) expire(now time.Time) (offers, time.Duration) {
 	return offers{due: o.last}, offersAfter
 }
 
-// offersOn returns the shelf of a volume that has become free and is to be looked at together with others.
-func (k *caches) offersOn(t claimTerm, was, is *corev1.PersistentVolume) (shelf string, together bool) {
+// offerKey returns the match key of a volume that has become free and is to be looked at together with others.
+func (k *caches) offerKey(t claimTerm, was, is *corev1.PersistentVolume) (key string, together bool) {
 	if !free(is) || was != nil && free(was) && sameOffer(was, is) {
 		return "", false
 	}
-	shelf = shelfOf(is)
-	return shelf, t.Offers.shelves[shelf] || len(k.claims.waiting.By(shelf)) > manyWaiting && !k.scheduled(is)
+	key = matchKeyOf(is)
+	return key, t.Offers.keys[key] || len(k.claims.waiting.By(key)) > manyWaiting && !k.scheduled(is)
 }
 
 // offered ranges over the claims that wait and that one of the volumes fits which were collected.
@@ -74,7 +74,7 @@ func (k *caches) offered(last *offer) iter.Seq[plan.Key] {
 	volumes := map[string][]*corev1.PersistentVolume{}
 	for o := last; o != nil; o = o.before {
 		if v := k.volumes.Get("", o.volume); v != nil && free(v) {
-			volumes[o.shelf] = append(volumes[o.shelf], v)
+			volumes[o.key] = append(volumes[o.key], v)
 		}
 	}
 	return func(yield func(plan.Key) bool) {
@@ -82,7 +82,7 @@ func (k *caches) offered(last *offer) iter.Seq[plan.Key] {
 			for _, c := range k.claims.waiting.By(on) {
 				class, _ := classOf(c)
 				w := demandOf(c, class)
-				fits := func(v *corev1.PersistentVolume) bool { return w.keeps(v) == 0 }
+				fits := func(v *corev1.PersistentVolume) bool { return w.misfits(v) == 0 }
 				if slices.ContainsFunc(volumes, fits) && !yield(plan.KeyOf(c)) {
 					return
 				}

@@ -66,8 +66,8 @@ type driver struct {
 // claimMemory is what is remembered of a claim: the reason of the last event, so that it is not said again.
 // rememberClaim makes it of the decision.
 type claimMemory struct {
-	UID  types.UID
-	Told string
+	UID       types.UID
+	LastEvent string
 }
 
 // claimDecision is what becomes of a claim. planClaim makes it; memory, term and metrics are made of it.
@@ -77,8 +77,8 @@ type claimDecision struct {
 	Ask     string // the driver that is asked now
 	Default bool   // it gets the default class
 	Failed  string // the provisioner, if there can be no volume from it
-	// Told is the reason of the last event, this reconcile's included.
-	Told string
+	// LastEvent is the reason of the last event, this reconcile's included.
+	LastEvent string
 }
 
 // planClaim binds a claim, asks for a volume, or says what it waits for.
@@ -88,7 +88,7 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	case c == nil:
 		p.Why = "the claim is gone"
 	case s.Late:
-		d.Told, p = s.Memory.Told, plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
+		d.LastEvent, p = s.Memory.LastEvent, plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
 	case has(c.Annotations, bindCompleted):
 		d, p = planCompleted(s)
 		p.Proof = s.proof()
@@ -140,7 +140,9 @@ func planCompleted(s claimSnapshot) (claimDecision, plan.Plan) {
 	c, v := s.Claim, s.Volume
 	switch {
 	case c.Spec.VolumeName == "":
-		return lose(s, "it names no volume any more", event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"})
+		return lose(s, "it names no volume any more",
+			event{corev1.EventTypeWarning, "ClaimLost",
+				"Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"})
 	case v == nil:
 		return lose(s, fmt.Sprintf("its volume %s is gone", c.Spec.VolumeName),
 			event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"})
@@ -164,7 +166,8 @@ func planNamed(s claimSnapshot) (claimDecision, plan.Plan) {
 	case names(v, c):
 		return bind(s, v, "the two name each other")
 	case v.Spec.ClaimRef != nil:
-		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which is for the claim %s/%s", v.Name, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name),
+		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which is for the claim %s/%s",
+			v.Name, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name),
 			event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", v.Name)})
 	}
 	if why := mismatch(c, v); why != "" {
@@ -178,7 +181,7 @@ func planNamed(s claimSnapshot) (claimDecision, plan.Plan) {
 func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 	c := s.Claim
 	class, _ := classOf(c)
-	if v := best(c, class, s.Reserved); v != nil {
+	if v := bestMatch(c, class, s.Reserved); v != nil {
 		return bind(s, v, "the volume is reserved for it")
 	}
 	if !selectable(c) {
@@ -186,10 +189,10 @@ func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 	}
 	if s.Unclassed {
 		p := plan.Plan{Why: "its class is not in the cache", Proof: []plan.Ref{classRef(class)}}
-		return claimDecision{Told: s.Memory.Told}, p
+		return claimDecision{LastEvent: s.Memory.LastEvent}, p
 	}
 	if !delayed(s.Class) {
-		if v := best(c, class, s.Free); v != nil {
+		if v := bestMatch(c, class, s.Free); v != nil {
 			return bind(s, v, "the volume fits it")
 		}
 	}
@@ -205,7 +208,9 @@ func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 	case class != "":
 		return provision(s)
 	}
-	return wait(s, "no volume fits it, and it has no class"+nearMisses(s), event{corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"})
+	return wait(s, "no volume fits it, and it has no class"+nearMisses(s),
+		event{corev1.EventTypeNormal, "FailedBinding",
+			"no persistent volumes available for this claim and no storage class is set"})
 }
 
 // delayed reports whether volumes of a class are chosen when a pod is scheduled (PV-32).
@@ -217,7 +222,8 @@ func delayed(class *storagev1.StorageClass) bool {
 func contradiction(s claimSnapshot) (e event, why string) {
 	for _, v := range s.Reserved {
 		if volumeMode(v.Spec.VolumeMode) != volumeMode(s.Claim.Spec.VolumeMode) {
-			return event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)},
+			return event{corev1.EventTypeWarning, "VolumeMismatch",
+					fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)},
 				fmt.Sprintf("the volume %s is reserved for it, and has the volume mode %s", v.Name, volumeMode(v.Spec.VolumeMode))
 		}
 	}
@@ -247,10 +253,10 @@ func nearMisses(s claimSnapshot) string {
 	w := demandOf(s.Claim, class)
 	var all []string
 	for _, v := range s.Near {
-		all = append(all, fmt.Sprintf("%s %s", v.Name, strings.Join(w.lacks(v), ", ")))
+		all = append(all, fmt.Sprintf("%s %s", v.Name, strings.Join(w.reasons(v), ", ")))
 	}
 	for _, v := range s.Reserved {
-		all = append(all, fmt.Sprintf("%s, which is reserved for it, %s", v.Name, strings.Join(w.lacks(v), ", ")))
+		all = append(all, fmt.Sprintf("%s, which is reserved for it, %s", v.Name, strings.Join(w.reasons(v), ", ")))
 	}
 	if len(all) == 0 {
 		return ", and there is no free one"
@@ -269,9 +275,9 @@ func (e event) of(o plan.Object) plan.Step {
 	return plan.RecordEvent{Object: o, Event: plan.Event{Type: e.kind, Reason: e.reason, Message: e.message}}
 }
 
-// told is what is remembered of the event, so that it is not said again. The pods that a claim waits for change
+// dedupKey is what is remembered of the event, so that it is not said again. The pods that a claim waits for change
 // often: that it waits is said once.
-func (e event) told() string {
+func (e event) dedupKey() string {
 	if e.reason == waitForPodScheduled {
 		return e.reason
 	}

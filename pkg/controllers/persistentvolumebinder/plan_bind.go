@@ -12,9 +12,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// bind are the four writes that bind a claim and a volume, those of which something is left to do. The first one is
-// the reservation: the version of the volume decides who gets it. The others follow, and whatever ends them in
-// between, the next reconcile goes on (PV-34).
+// bind are the four writes that bind a claim and a volume, those of which something is left to do. The first one is the
+// reservation: the version of the volume decides who gets it. The others follow, and whatever ends them in between, the
+// next reconcile continues (PV-34).
 func bind(s claimSnapshot, v *corev1.PersistentVolume, because string) (d claimDecision, p plan.Plan) {
 	c := s.Claim
 	reserved := reserve(v, c)
@@ -135,8 +135,8 @@ func waitAs(s claimSnapshot, after *corev1.PersistentVolumeClaim, why string, e 
 	if e.empty() {
 		return d, p
 	}
-	d.Told = e.told()
-	if s.Memory.UID != c.UID || s.Memory.Told != d.Told {
+	d.LastEvent = e.dedupKey()
+	if s.Memory.UID != c.UID || s.Memory.LastEvent != d.LastEvent {
 		p.Steps = append(p.Steps, e.of(c))
 	}
 	return d, p

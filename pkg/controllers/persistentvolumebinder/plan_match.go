@@ -84,11 +84,11 @@ type misfits uint16
 
 const (
 	tooSmall misfits = 1 << iota
-	lacksMode
+	missingMode
 	otherVolumeMode
 	otherAttributes
-	goes
-	taken
+	terminating
+	reservedByOther
 	released
 	unavailable
 	otherClass
@@ -101,9 +101,9 @@ func (m misfits) has(one misfits) bool { return m&one != 0 }
 // count is how many there are.
 func (m misfits) count() int { return bits.OnesCount16(uint16(m)) }
 
-// keeps returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved
+// misfits returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved
 // for the claim, class, selector and phase do not count (PV-29, PV-30, PV-31).
-func (w *demand) keeps(v *corev1.PersistentVolume) (m misfits) {
+func (w *demand) misfits(v *corev1.PersistentVolume) (m misfits) {
 	add := func(is bool, one misfits) {
 		if is {
 			m |= one
@@ -112,16 +112,16 @@ func (w *demand) keeps(v *corev1.PersistentVolume) (m misfits) {
 	c, has := w.claim, capacity(v)
 	add(has.Cmp(w.size) < 0, tooSmall)
 	for _, mode := range c.Spec.AccessModes {
-		add(!slices.Contains(v.Spec.AccessModes, mode), lacksMode)
+		add(!slices.Contains(v.Spec.AccessModes, mode), missingMode)
 	}
 	add(volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode), otherVolumeMode)
 	add(ptr.Deref(v.Spec.VolumeAttributesClassName, "") != ptr.Deref(c.Spec.VolumeAttributesClassName, ""), otherAttributes)
-	add(v.DeletionTimestamp != nil, goes)
+	add(v.DeletionTimestamp != nil, terminating)
 	if names(v, c) {
 		return m
 	}
 	named, phase := v.Spec.ClaimRef != nil, v.Status.Phase
-	add(named && phase != corev1.VolumeReleased, taken)
+	add(named && phase != corev1.VolumeReleased, reservedByOther)
 	add(named && phase == corev1.VolumeReleased, released)
 	add(!named && phase != corev1.VolumeAvailable, unavailable)
 	add(classOfVolume(v) != w.class, otherClass)
@@ -129,9 +129,9 @@ func (w *demand) keeps(v *corev1.PersistentVolume) (m misfits) {
 	return m
 }
 
-// lacks says what keeps a volume from the claim, for people.
-func (w *demand) lacks(v *corev1.PersistentVolume) (why []string) {
-	m := w.keeps(v)
+// reasons says what keeps a volume from the claim, for people.
+func (w *demand) reasons(v *corev1.PersistentVolume) (why []string) {
+	m := w.misfits(v)
 	add := func(one misfits, format string, values ...any) {
 		if m.has(one) {
 			why = append(why, fmt.Sprintf(format, values...))
@@ -141,14 +141,15 @@ func (w *demand) lacks(v *corev1.PersistentVolume) (why []string) {
 	add(tooSmall, "has %s of %s", has.String(), w.size.String())
 	for _, mode := range c.Spec.AccessModes {
 		if !slices.Contains(v.Spec.AccessModes, mode) {
-			add(lacksMode, "lacks the access mode %s", mode)
+			add(missingMode, "lacks the access mode %s", mode)
 		}
 	}
 	add(otherVolumeMode, "has the volume mode %s", volumeMode(v.Spec.VolumeMode))
-	add(otherAttributes, "has the volume attributes class %q and not %q", ptr.Deref(v.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Spec.VolumeAttributesClassName, ""))
-	add(goes, "is being deleted")
+	add(otherAttributes, "has the volume attributes class %q and not %q",
+		ptr.Deref(v.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Spec.VolumeAttributesClassName, ""))
+	add(terminating, "is being deleted")
 	if ref := v.Spec.ClaimRef; ref != nil {
-		add(taken, "is for the claim %s/%s", ref.Namespace, ref.Name)
+		add(reservedByOther, "is for the claim %s/%s", ref.Namespace, ref.Name)
 	}
 	add(released, "is Released, and free again when its claimRef is removed")
 	add(unavailable, "is %s", cmp.Or(v.Status.Phase, corev1.VolumePending))
@@ -160,14 +161,14 @@ func (w *demand) lacks(v *corev1.PersistentVolume) (why []string) {
 // fits reports whether a claim of a class may be bound to a volume.
 func fits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVolume) bool {
 	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
-	if w.keeps(v) != 0 { // most often, and then the selector need not be read
+	if w.misfits(v) != 0 { // most often, and then the selector need not be read
 		return false
 	}
 	if c.Spec.Selector == nil {
 		return true
 	}
 	w = demandOf(c, class)
-	return w.keeps(v) == 0
+	return w.misfits(v) == 0
 }
 
 // volumeMode is the mode of a volume, or that which a claim asks for, with the default of the API server.
@@ -180,8 +181,8 @@ func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
 	class, _ := classOf(c)
 	w := demandOf(c, class)
-	switch m := w.keeps(v); {
-	case m.has(goes):
+	switch m := w.misfits(v); {
+	case m.has(terminating):
 		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
 	case m.has(tooSmall):
 		return "requested PV is too small"
@@ -191,19 +192,19 @@ func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) strin
 		return "volumeAttributesClassName does not match"
 	case m.has(otherVolumeMode):
 		return "incompatible volumeMode"
-	case m.has(lacksMode):
+	case m.has(missingMode):
 		return "incompatible accessMode"
 	}
 	return ""
 }
 
-// best returns the volume that a claim is bound to, of those that it may be bound to; nil if there is none. One that
-// is reserved for it comes before all others (PV-30). Of these, those with the fewest access modes come first, and of
-// these the smallest (PV-28, PV-31). Which of several equal ones it is differs from claim to claim, so that claims
+// bestMatch returns the volume that a claim is bound to, of those that it may be bound to; nil if there is none. One
+// that is reserved for it comes before all others (PV-30). Of these, those with the fewest access modes come first, and
+// of these the smallest (PV-28, PV-31). Which of several equal ones it is differs from claim to claim, so that claims
 // that are planned at the same time do not all want the same one.
-func best(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
+func bestMatch(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
 	w := demandOf(c, class)
-	for _, v := range first(1, w.candidates(volumes)) {
+	for _, v := range firstCandidates(1, w.candidates(volumes)) {
 		return v
 	}
 	return nil
@@ -226,7 +227,7 @@ type candidate struct {
 func (w *demand) candidates(volumes []*corev1.PersistentVolume) iter.Seq[candidate] {
 	return func(yield func(candidate) bool) {
 		for _, v := range volumes {
-			if w.keeps(v) != 0 {
+			if w.misfits(v) != 0 {
 				continue
 			}
 			c := candidate{v, 0, reservation(v, w.claim), modesOf(v.Spec.AccessModes).count(), capacity(v), chance(w.claim.UID, v.UID)}
@@ -249,8 +250,8 @@ func (a candidate) compare(b candidate) int {
 	)
 }
 
-// first returns the volumes of the n candidates that come first, in their order.
-func first(n int, candidates iter.Seq[candidate]) (volumes []*corev1.PersistentVolume) {
+// firstCandidates returns the volumes of the n candidates that come first, in their order.
+func firstCandidates(n int, candidates iter.Seq[candidate]) (volumes []*corev1.PersistentVolume) {
 	var top []candidate
 	for c := range candidates {
 		if at, _ := slices.BinarySearchFunc(top, c, candidate.compare); at < n {
@@ -324,14 +325,14 @@ func (m modes) supersets() (all []modes) {
 	return all
 }
 
-// shelf is what has to be equal of a claim and a volume: their class, and how the volume is to be.
-func shelf(class string, mode *corev1.PersistentVolumeMode, attributes *string) string {
+// matchKey is what has to be equal of a claim and a volume: their class, and how the volume is to be.
+func matchKey(class string, mode *corev1.PersistentVolumeMode, attributes *string) string {
 	return class + "\n" + string(volumeMode(mode)) + "\n" + ptr.Deref(attributes, "")
 }
 
-// place is where volumes of one size and one set of access modes are found on a shelf. Sizes are equal here that have
-// the same number of bits.
-func place(shelf string, m modes, size int) string { return fmt.Sprintf("%s\n%d\n%d", shelf, m, size) }
+// bucket is where volumes of one size and one set of access modes with one match key are found. Sizes are equal here
+// that have the same number of bits.
+func bucket(key string, m modes, size int) string { return fmt.Sprintf("%s\n%d\n%d", key, m, size) }
 
 // sizeOf is in which class of sizes a quantity is: how many bits its number of bytes has.
 func sizeOf(q resource.Quantity) int {
@@ -341,33 +342,33 @@ func sizeOf(q resource.Quantity) int {
 	return bits.Len64(uint64(max(0, q.Value())))
 }
 
-// placesOf are the values of a volume in the index of free ones: its shelf, and its place on that. A volume that is
-// not free has none.
-func placesOf(v *corev1.PersistentVolume) []string {
+// bucketsOf are the values of a volume in the index of free ones: its match key, and its bucket. A volume that is not
+// free has none.
+func bucketsOf(v *corev1.PersistentVolume) []string {
 	if !free(v) {
 		return nil
 	}
-	on := shelf(classOfVolume(v), v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
-	return []string{on, place(on, modesOf(v.Spec.AccessModes), sizeOf(capacity(v)))}
+	on := matchKey(classOfVolume(v), v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)
+	return []string{on, bucket(on, modesOf(v.Spec.AccessModes), sizeOf(capacity(v)))}
 }
 
 // largest is how many bits a size has at most.
 const largest = 64
 
-// handedOn is how many volumes that fit a claim are handed on to plan.
-const handedOn = 4
+// maxCandidates is how many volumes that fit a claim are handed on to plan.
+const maxCandidates = 4
 
 // found returns the volumes of one place that fit a claim, on the first place that has some, beginning with the
 // smallest set of access modes and the smallest sizes. by is the index of free volumes.
 func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*corev1.PersistentVolume) []*corev1.PersistentVolume {
-	on := shelf(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)
+	on := matchKey(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)
 	if len(by(on)) == 0 {
 		return nil
 	}
 	w := demandOf(c, class)
 	for _, m := range modesOf(c.Spec.AccessModes).supersets() {
 		for size := sizeOf(w.size); size <= largest; size++ {
-			if fit := first(handedOn, w.candidates(by(place(on, m, size)))); len(fit) > 0 {
+			if fit := firstCandidates(maxCandidates, w.candidates(by(bucket(on, m, size)))); len(fit) > 0 {
 				return fit
 			}
 		}
@@ -379,9 +380,9 @@ func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*cor
 func nearest(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	const most = 3
 	w := demandOf(c, class)
-	return first(most, func(yield func(candidate) bool) {
+	return firstCandidates(most, func(yield func(candidate) bool) {
 		for _, v := range volumes {
-			if !yield(candidate{volume: v, wrong: w.keeps(v).count()}) {
+			if !yield(candidate{volume: v, wrong: w.misfits(v).count()}) {
 				return
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func index(all ...*corev1.PersistentVolume) func(string) []*corev1.PersistentVolume {
 	by := map[string][]*corev1.PersistentVolume{}
 	for _, v := range all {
-		for _, place := range placesOf(v) {
+		for _, place := range bucketsOf(v) {
 			by[place] = append(by[place], v)
 		}
 	}
@@ -64,16 +64,16 @@ func TestWhichVolumeIsFound(t *testing.T) {
 			class, _ := classOf(c)
 			fit := found(c, class, index(all...))
 			first := ""
-			if v := best(c, class, fit); v != nil {
+			if v := bestMatch(c, class, fit); v != nil {
 				first = v.Name
 			}
 			if first != row.want {
 				t.Errorf("found %q, the first is %q, want %q", called(fit), first, row.want)
 			}
-			if v := best(c, class, all); row.want != "" && v.Name != row.want {
+			if v := bestMatch(c, class, all); row.want != "" && v.Name != row.want {
 				t.Errorf("of all, the best is %s", v.Name)
 			}
-			if len(fit) > 0 && !slices.Contains(fit, best(c, class, all)) {
+			if len(fit) > 0 && !slices.Contains(fit, bestMatch(c, class, all)) {
 				t.Errorf("the index does not have the best one: %q", called(fit))
 			}
 		})
@@ -94,7 +94,7 @@ func TestPV30ReservedVolumes(t *testing.T) {
 				name, words, _ := strings.Cut(word, ":")
 				all = append(all, volume(name, strings.ReplaceAll(words, ",", " ")))
 			}
-			if v := best(c, "fast", all); v == nil || v.Name != row.want {
+			if v := bestMatch(c, "fast", all); v == nil || v.Name != row.want {
 				t.Errorf("%v", v)
 			}
 		})
@@ -110,8 +110,8 @@ func TestPV31TiesAreSpread(t *testing.T) {
 	chosen := map[string]bool{}
 	for i := range 20 {
 		c := claim(fmt.Sprint("c-", i), "")
-		v := best(c, "fast", found(c, "fast", index(all...)))
-		if again := best(c, "fast", all); again != v {
+		v := bestMatch(c, "fast", found(c, "fast", index(all...)))
+		if again := bestMatch(c, "fast", all); again != v {
 			t.Errorf("%s and %s", v.Name, again.Name)
 		}
 		chosen[v.Name] = true
@@ -124,7 +124,7 @@ func TestPV31TiesAreSpread(t *testing.T) {
 func TestPV92NearestVolumes(t *testing.T) {
 	lacks := func(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) []string {
 		w := demandOf(c, "fast")
-		return w.lacks(v)
+		return w.reasons(v)
 	}
 	c := claim("c", "5Gi block selects=red attributes=gold rwx")
 	far, near := volume("far", "phase=Released other=gone class=x deleting"), volume("near", "block attributes=gold rwx color=red 4Gi")

@@ -35,7 +35,7 @@ func adopt(s claimSnapshot) (d claimDecision, p plan.Plan) {
 	after.Spec.StorageClassName = &s.Default.Name
 	why := fmt.Sprintf("it gets the default class %s", s.Default.Name)
 	driver := driverOf(s.Default)
-	if driver == "" || s.Static || delayed(s.Default) || best(s.Claim, s.Default.Name, s.FreeOfDefault) != nil {
+	if driver == "" || s.Static || delayed(s.Default) || bestMatch(s.Claim, s.Default.Name, s.FreeOfDefault) != nil {
 		d, p = waitAs(s, after, why, event{})
 	} else {
 		after, e := asked(after, driver)
@@ -57,7 +57,8 @@ func provision(s claimSnapshot) (d claimDecision, p plan.Plan) {
 		return failed(s, "", fmt.Sprintf("storageclass.storage.k8s.io %q not found", name), "no volume fits it, and there is no class "+name)
 	case s.Class.Provisioner == noProvisioner:
 		return wait(s, fmt.Sprintf("no volume of the class %s fits it, and people make these", name)+nearMisses(s),
-			event{corev1.EventTypeNormal, "FailedBinding", fmt.Sprintf("no persistent volumes available for this claim, and the storage class %q does not make any", name)})
+			event{corev1.EventTypeNormal, "FailedBinding",
+				fmt.Sprintf("no persistent volumes available for this claim, and the storage class %q does not make any", name)})
 	case driver == "":
 		return failed(s, s.Class.Provisioner, unmade(s.Class.Provisioner), fmt.Sprintf("no volume fits it, and nothing makes volumes of the class %s", name))
 	}
@@ -89,13 +90,14 @@ func failed(s claimSnapshot, plugin, message, why string) (d claimDecision, p pl
 	return d, p
 }
 
-// asked returns the claim with the request that a driver waits for, and the event that goes with it (PV-9, PV-43).
+// asked returns the claim with the request that a driver waits for, and its event (PV-9, PV-43).
 func asked(c *corev1.PersistentVolumeClaim, driver string) (*corev1.PersistentVolumeClaim, event) {
 	annotate(c, provisioner, driver)
 	annotate(c, betaProvisioner, driver)
 	c.Annotations = migrated(c.Annotations, driver)
-	return c, event{corev1.EventTypeNormal, "ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
-		"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", driver)}
+	return c, event{corev1.EventTypeNormal, "ExternalProvisioning",
+		fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
+			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", driver)}
 }
 
 // waitsFor says what is known of the driver that is asked.

@@ -26,9 +26,9 @@ type volumeSnapshot struct {
 	// is the uid that was found; empty for no claim.
 	Read bool
 	Live types.UID
-	// Replaced says how many volumes are for claims in whose place there are others, if somebody has to prove that
-	// this one is to be released. Tripped says that so many are out of the ordinary, or were when this one was first
-	// held, by this leader or the previous one, which is HeldSince. Early says that the volume is too new to tell.
+	// Replaced says how many volumes are for claims in whose place there are others, if somebody has to prove that this
+	// one is to be released. Tripped says that so many are out of the ordinary, or were when this one was first held,
+	// by this leader or the previous one, which is HeldSince. Early says that the volume is too new to decide.
 	Replaced       share
 	Tripped, Early bool
 	HeldSince      time.Time
@@ -39,18 +39,18 @@ type volumeSnapshot struct {
 // volumeMemory is what is remembered of a volume. observeVolume notes what watches have shown, and
 // rememberVolume what was decided.
 type volumeMemory struct {
-	Claim   types.UID // which the rest is about
-	Deleted bool      // a watch has shown the deletion of the claim
-	Held    time.Time // since when the volume is held; zero if it is not
-	Told    string    // the last event
+	Claim     types.UID // which the rest is about
+	Deleted   bool      // a watch has shown the deletion of the claim
+	Held      time.Time // since when the volume is held; zero if it is not
+	LastEvent string    // the last event
 }
 
 // volumeDecision is what becomes of a volume. planVolume makes it; the memory and the metrics are made of it.
 type volumeDecision struct {
-	Release bool // it is released now
-	Held    time.Time
-	Told    string
-	Failed  bool // it cannot be deleted, and is Failed now
+	Release   bool // it is released now
+	Held      time.Time
+	LastEvent string
+	Failed    bool // it cannot be deleted, and is Failed now
 }
 
 // planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim. Its
@@ -84,7 +84,7 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	return planOrphan(now, s, p, after)
 }
 
-// claimFollows is how long after its creation a volume is not told that it waits for the claim that it is reserved
+// claimFollows is how long after its creation a volume does not report that it waits for the claim that it is reserved
 // for: the two are often created together, and it is Bound then with one write less. Times of creation are in whole
 // seconds.
 const claimFollows = 2 * time.Second
@@ -115,13 +115,15 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 		p.Why = fmt.Sprintf("it is for the claim %s/%s", c.Namespace, c.Name)
 		return d, p
 	case c.Spec.VolumeName == "" && volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode):
-		e := event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"%s/%s\" due to incompatible volumeMode.", c.Namespace, c.Name)}
+		e := event{corev1.EventTypeWarning, "VolumeMismatch",
+			fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"%s/%s\" due to incompatible volumeMode.", c.Namespace, c.Name)}
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which wants the volume mode %s", c.Namespace, c.Name, volumeMode(c.Spec.VolumeMode))
-		return tell(s, d, p, e)
+		return recordEvent(s, d, p, e)
 	case c.Spec.VolumeName == "":
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
 		return d, p
-	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) &&
+		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return release(s, p, after,
 			fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 	}
@@ -165,12 +167,12 @@ func restored(now time.Time, v *corev1.PersistentVolume) bool {
 const lookAtHeld = 15 * time.Second
 
 // planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the
-// claim is gone, or that another one has its name (PV-37).
+// claim is gone, or that another liveObject has its name (PV-37).
 func planOrphan(
 	now time.Time, s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume,
 ) (d volumeDecision, _ plan.Plan) {
 	v, ref := s.Volume, s.Volume.Spec.ClaimRef
-	d.Told = s.Memory.Told
+	d.LastEvent = s.Memory.LastEvent
 	if v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
 		return reclaim(s, p, after)
 	}
@@ -230,7 +232,7 @@ func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d v
 	v := s.Volume
 	by := v.Annotations[provisionedBy]
 	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil || has(after.Annotations, migratedTo)
-	d.Told = s.Memory.Told
+	d.LastEvent = s.Memory.LastEvent
 	switch policy := v.Spec.PersistentVolumeReclaimPolicy; {
 	case policy == corev1.PersistentVolumeReclaimRetain && v.Status.Phase == corev1.VolumeFailed:
 		p.Why = "it is Failed, and stays so until its claimRef is removed: " + v.Status.Message
@@ -239,7 +241,8 @@ func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d v
 	case policy == corev1.PersistentVolumeReclaimDelete && external:
 		p.Why = "it is Released, and its driver deletes it"
 	case policy == corev1.PersistentVolumeReclaimDelete:
-		return fail(s, p, after, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
+		return fail(s, p, after, "VolumeFailedDelete",
+			"no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
 	case policy == corev1.PersistentVolumeReclaimRecycle:
 		return fail(s, p, after, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 	default:
@@ -257,12 +260,12 @@ func fail(
 	if s.Volume.Status.Phase == corev1.VolumeFailed && s.Volume.Status.Message == message {
 		return d, p // whoever has written that has also said it
 	}
-	return tell(s, d, p, event{corev1.EventTypeWarning, reason, message})
+	return recordEvent(s, d, p, event{corev1.EventTypeWarning, reason, message})
 }
 
-// tell says something of the volume, once.
-func tell(s volumeSnapshot, d volumeDecision, p plan.Plan, e event) (volumeDecision, plan.Plan) {
-	if d.Told = e.told(); s.Memory.Told != d.Told {
+// recordEvent records an event of the volume, once.
+func recordEvent(s volumeSnapshot, d volumeDecision, p plan.Plan, e event) (volumeDecision, plan.Plan) {
+	if d.LastEvent = e.dedupKey(); s.Memory.LastEvent != d.LastEvent {
 		p.Steps = append(p.Steps, e.of(s.Volume))
 	}
 	return d, p
@@ -274,7 +277,7 @@ const (
 	externalFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 )
 
-// tidied returns a copy of a volume that says who deletes it: the driver that has taken over its plugin, and by
+// tidied returns a copy of a volume that names its deleter: the driver that has taken over its plugin, and by
 // finalizers, whether a plugin of Kubernetes has to before the volume may go (PV-11, PV-12).
 func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	after := v.DeepCopy()

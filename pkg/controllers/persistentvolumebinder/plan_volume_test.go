@@ -100,13 +100,14 @@ func TestPlanVolume(t *testing.T) {
 func TestPV85VolumesAreToldOnce(t *testing.T) {
 	s := volumeSnapshot{Volume: volume("v", "of=c block"), Claim: claim("c", "")}
 	d, _ := planVolume(epoch, s)
-	s.Memory.Told = d.Told
+	s.Memory.LastEvent = d.LastEvent
 	if _, p := planVolume(epoch, s); said(p) != "" {
 		t.Errorf("%q", said(p))
 	}
 }
 
-// Volumes whose claims were replaced without that a watch has shown how are held if they are many, until the time is over.
+// Volumes whose claims were replaced without that a watch has shown how are held if they are many, until the time is
+// over.
 func TestVolumesAreHeld(t *testing.T) {
 	s := volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Tripped: true, Replaced: share{Replaced: 8, Bound: 10}}
 	d, p := planVolume(epoch, s)
@@ -131,7 +132,7 @@ func TestVolumesAreHeld(t *testing.T) {
 }
 
 func TestRememberVolume(t *testing.T) {
-	s := volumeSnapshot{Memory: volumeMemory{Claim: "c", Told: "before"}}
+	s := volumeSnapshot{Memory: volumeMemory{Claim: "c", LastEvent: "before"}}
 	for _, row := range []struct {
 		name  string
 		d     volumeDecision
@@ -142,11 +143,11 @@ func TestRememberVolume(t *testing.T) {
 		{"nothing", volumeDecision{}, false, volumeMemory{Claim: "c"}, nil},
 		{"that the claim was deleted", volumeDecision{}, false, volumeMemory{Claim: "c", Deleted: true}, &volumeMemory{Claim: "c", Deleted: true}},
 		{"until the volume is released", volumeDecision{Release: true}, false, volumeMemory{Claim: "c", Deleted: true}, nil},
-		{"but not if that fails", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Deleted: true}, &volumeMemory{Claim: "c", Deleted: true, Told: "before"}},
-		{"what was said", volumeDecision{Told: "now"}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Told: "now"}},
+		{"but not if that fails", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Deleted: true}, &volumeMemory{Claim: "c", Deleted: true, LastEvent: "before"}},
+		{"what was said", volumeDecision{LastEvent: "now"}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", LastEvent: "now"}},
 		{"since when it is held", volumeDecision{Held: epoch}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Held: epoch}},
 		{"until it is released", volumeDecision{Release: true}, false, volumeMemory{Claim: "c", Held: epoch}, nil},
-		{"also if that fails at first", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Held: epoch}, &volumeMemory{Claim: "c", Held: epoch, Told: "before"}},
+		{"also if that fails at first", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Held: epoch}, &volumeMemory{Claim: "c", Held: epoch, LastEvent: "before"}},
 	} {
 		got, ok := rememberVolume(epoch, s, row.d, &row.seen, outcome(row.fails), outcome(false))
 		if !ok || (got == nil) != (row.want == nil) || got != nil && *got != *row.want {

@@ -487,9 +487,9 @@ func TestPV31IgnoresCacheOrder(t *testing.T) {
 			all = append(all, volume(fmt.Sprint("v", i), rapid.SampledFrom([]string{"", "3Gi", "rox", "for=c", "of=c", "class=x", "9Gi rwx"}).Draw(t, "volume")))
 		}
 		c := claim("c", rapid.SampledFrom([]string{"", "3Gi", "rox"}).Draw(t, "claim"))
-		first := best(c, "fast", all)
+		first := bestMatch(c, "fast", all)
 		shuffled := rapid.Permutation(all).Draw(t, "order")
-		if again := best(c, "fast", shuffled); again != first {
+		if again := bestMatch(c, "fast", shuffled); again != first {
 			t.Errorf("%v and %v", first, again)
 		}
 		if got := found(c, "fast", index(shuffled...)); called(got) != called(found(c, "fast", index(all...))) {

@@ -17,10 +17,10 @@ import (
 
 // claimTerm is what the controller knows beside its claims.
 type claimTerm struct {
-	Asked  cowmap.Map[types.UID, begun] // claims whose driver was asked
-	Losers lostVolumes
-	Gone   goneClasses
-	Offers offers
+	Asked      cowmap.Map[types.UID, begun] // claims whose driver was asked
+	RaceLosers lostVolumes
+	Gone       goneClasses
+	Offers     offers
 }
 
 // volumeTerm is what the controller knows beside its volumes.
@@ -39,10 +39,10 @@ func (k *caches) newClaimTerm() *reconcile.Term[claimTerm] {
 	return reconcile.NewTerm(reconcile.TermOptions[claimTerm]{
 		Next: k.nextClaimTerm,
 		Expire: func(now time.Time, t claimTerm) (claimTerm, time.Duration) {
-			var losers, offers time.Duration
-			t.Losers, losers = unexpired(now, t.Losers)
+			var raceLosers, offers time.Duration
+			t.RaceLosers, raceLosers = unexpired(now, t.RaceLosers)
 			t.Offers, offers = t.Offers.expire(now)
-			return t, plan.Sooner(losers, offers)
+			return t, plan.Sooner(raceLosers, offers)
 		},
 		Concerns: func(was, is claimTerm) bool { return was.Offers.due != is.Offers.due },
 		Keys:     func(t claimTerm) iter.Seq[plan.Key] { return k.offered(t.Offers.due) },
@@ -66,7 +66,7 @@ func (k *caches) nextClaimTerm(t claimTerm, before, after plan.Object) claimTerm
 	switch is := after.(type) {
 	case *corev1.PersistentVolume:
 		was, _ := before.(*corev1.PersistentVolume)
-		if on, waits := k.offersOn(t, was, is); waits {
+		if on, waits := k.offerKey(t, was, is); waits {
 			t.Offers = t.Offers.with(on, is.Name, time.Now())
 		}
 	case *storagev1.StorageClass:
@@ -81,7 +81,7 @@ func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome
 		return
 	}
 	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
-		k.noteLoser(s, d.Bind)
+		k.noteRaceLoser(s, d.Bind)
 	}
 	t, _ := k.claimTerm.Get()
 	if _, waits := t.Asked.Get(s.Claim.UID); did.Err != nil || waits == (d.Waits != "") {
@@ -95,16 +95,16 @@ func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome
 	})
 }
 
-// noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it
+// noteRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it
 // does so already.
-func (k *caches) noteLoser(s claimSnapshot, volume string) {
+func (k *caches) noteRaceLoser(s claimSnapshot, volume string) {
 	now := k.volumes.Get("", volume)
 	if now == nil || now != s.Volume && !slices.Contains(s.Reserved, now) && !slices.Contains(s.Free, now) {
 		return
 	}
 	k.claimTerm.Update(func(t claimTerm) claimTerm {
-		lost, _ := t.Losers.Get(now.UID)
-		t.Losers = t.Losers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
+		lost, _ := t.RaceLosers.Get(now.UID)
+		t.RaceLosers = t.RaceLosers.With(now.UID, lost.with(plan.KeyOf(s.Claim), time.Now()))
 		return t
 	})
 }

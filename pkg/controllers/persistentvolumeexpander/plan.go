@@ -30,7 +30,7 @@ type snapshot struct {
 // the plan as Seen of the snapshot.
 type memory struct {
 	UID     types.UID
-	Request resource.Quantity // that it had when it was last reconciled, which an event has told of
+	Request resource.Quantity // that it had when it was last reconciled, which an event has reported
 }
 
 // growing reports whether a claim is bound and asks for more than it has (ST-1, ST-3).
@@ -51,8 +51,8 @@ func holds(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
 	return v.Name == c.Spec.VolumeName && ref != nil && ref.Namespace == c.Namespace && ref.UID == c.UID
 }
 
-// planHandOver says who has to make the volume of a claim larger, and hands the claim to the resizer of a CSI driver
-// that took over an in-tree plugin. The event is about a new request, and not about each reconcile (ST-81).
+// planHandOver says which component has to make the volume of a claim larger, and hands the claim to the resizer of a
+// CSI driver that took over an in-tree plugin. The event is about a new request, and not about each reconcile (ST-81).
 func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case !growing(s.Claim):
@@ -91,12 +91,13 @@ func handOver(c *corev1.PersistentVolumeClaim, driver string) plan.Change {
 	after.Annotations[resizer] = driver
 	return plan.Change{
 		Old: c, New: after, Subresource: plan.Status, CheckVersion: true,
-		Why:    "the resizer of " + driver + " takes claims that name it",
-		Events: plan.Events{Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: "hand the claim to the resizer of " + driver + ": {error}"}},
+		Why: "the resizer of " + driver + " takes claims that name it",
+		Events: plan.Events{Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: reason,
+			Message: "hand the claim to the resizer of " + driver + ": {error}"}},
 	}
 }
 
-// whoActs says, for people, who makes a volume larger. driver is that which took over its plugin.
+// whoActs names the component that makes a volume larger. driver is that which took over its plugin.
 func whoActs(v *corev1.PersistentVolume, driver string) string {
 	switch {
 	case driver != "":

@@ -43,13 +43,13 @@ func (c collectors) all() []metrics.Registerable {
 func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	if s.Rule == orphaned {
-		tellUnread(logger, s)
+		logUnread(logger, s)
 	}
 	c.countDeletions(logger, s, did)
 }
 
-// tellUnread says what could not be read live.
-func tellUnread(logger klog.Logger, s snapshot) {
+// logUnread says what could not be read live.
+func logUnread(logger klog.Logger, s snapshot) {
 	if s.Uncompared {
 		logger.V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
 	}

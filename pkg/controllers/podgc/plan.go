@@ -298,8 +298,8 @@ func leaving(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
-// ended returns when a finished pod has ended, as far as its conditions tell: a pod has no such time, and its age
-// says nothing, because it may have worked for all of it.
+// ended returns when a finished pod has ended, as far as its conditions show: a pod has no such time, and its age says
+// nothing, because it may have worked for all of it.
 func ended(p *corev1.Pod) time.Time {
 	end := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

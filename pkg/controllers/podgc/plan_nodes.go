@@ -90,7 +90,7 @@ func checkNames(live, cached []string) held {
 }
 
 // begin is called once, before the first count, with names of nodes that have been there, as their pods prove: whoever
-// takes over right after a disaster has nothing else to tell it by.
+// takes over right after a disaster has nothing else to recognise it by.
 func (m *memory) begin(now time.Time, lost []string) {
 	*m = memory{Missing: map[string]time.Time{}, Seen: map[string]span{}, Began: now, Held: m.Held}
 	for _, name := range lost {

@@ -27,8 +27,8 @@ const (
 // memory is what is remembered of a namespace: when its pods may be listed again, and which claims had an
 // event. Observe makes it, and prove sets the time.
 type memory struct {
-	Next time.Time          // when its pods may be listed live again
-	Told map[types.UID]bool // the claims of which an event has said which pod keeps them
+	Next     time.Time          // when its pods may be listed live again
+	Reported map[types.UID]bool // the claims of which an event has said which pod keeps them
 }
 
 // caches are what the controller reads.
@@ -59,9 +59,9 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 		return o, nil
 	}
 	slices.SortFunc(found, func(a, b *corev1.PersistentVolumeClaim) int { return cmp.Compare(a.Name, b.Name) })
-	m := memory{Told: map[types.UID]bool{}}
+	m := memory{Reported: map[types.UID]bool{}}
 	if r.Memory != nil {
-		m.Next, m.Told = r.Memory.Next, maps.Clone(r.Memory.Told)
+		m.Next, m.Reported = r.Memory.Next, maps.Clone(r.Memory.Reported)
 	}
 	o.Exists, o.Memory, o.Snapshot.Namespace = true, &m, r.Key.Name
 	for _, c := range found {
@@ -70,7 +70,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	if len(o.Snapshot.free()) > 0 && r.Now.Before(m.Next) {
 		o.Snapshot.Pause = m.Next.Sub(r.Now)
 	}
-	o.Snapshot.tell(r.Now, m.Told)
+	o.Snapshot.scheduleEvents(r.Now, m.Reported)
 	return o, nil
 }
 
@@ -85,24 +85,24 @@ func (s *snapshot) free() map[string]*claim {
 	return free
 }
 
-// tell notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and only if
-// it stays for a while, so that there are few (SM-44).
-func (s *snapshot) tell(now time.Time, told map[types.UID]bool) {
+// scheduleEvents notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and
+// only if it stays for a while, so that there are few (SM-44).
+func (s *snapshot) scheduleEvents(now time.Time, reported map[types.UID]bool) {
 	stay := map[types.UID]bool{}
 	for _, c := range s.Claims {
 		uid := c.Claim.UID
 		if stay[uid] = c.Pod != "" || !c.Checked; c.Pod == "" {
 			continue
 		}
-		switch wait := c.Claim.DeletionTimestamp.Add(patience).Sub(now); {
-		case told[uid]:
+		switch wait := c.Claim.DeletionTimestamp.Add(eventDelay).Sub(now); {
+		case reported[uid]:
 		case wait <= 0:
-			c.Tell, told[uid] = true, true
-		case s.Tell == 0 || wait < s.Tell:
-			s.Tell = wait
+			c.EventDue, reported[uid] = true, true
+		case s.NextEvent == 0 || wait < s.NextEvent:
+			s.NextEvent = wait
 		}
 	}
-	maps.DeleteFunc(told, func(uid types.UID, _ bool) bool { return !stay[uid] })
+	maps.DeleteFunc(reported, func(uid types.UID, _ bool) bool { return !stay[uid] })
 }
 
 // cachedUser returns the name of a pod in the cache that uses the claim, the first one by name; empty if there is none.
@@ -160,8 +160,8 @@ func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 	for _, c := range free {
 		c.Checked = true
 	}
-	m := memory{Next: ended.Add(min(pauses*ended.Sub(list.Began), longestPause)), Told: maps.Clone(o.Memory.Told)}
-	s.tell(proof.Now, m.Told)
+	m := memory{Next: ended.Add(min(pauses*ended.Sub(list.Began), longestPause)), Reported: maps.Clone(o.Memory.Reported)}
+	s.scheduleEvents(proof.Now, m.Reported)
 	o.Memory = &m
 	return o
 }

@@ -20,8 +20,8 @@ const protection plan.Protection = "kubernetes.io/pvc-protection"
 const (
 	mostUnknown = 10               // pods that the cache lacks are read live one by one; if it lacks more, all are
 	mostChanges = 100              // in one reconcile of a namespace
-	mostTold    = 3                // claims that the reason of a plan names with the pods that keep them
-	patience    = 10 * time.Second // after the deletion of a claim, an event says which pod keeps it (SM-44)
+	maxReasons  = 3                // claims that the reason of a plan names with the pods that keep them
+	eventDelay  = 10 * time.Second // after the deletion of a claim, an event says which pod keeps it (SM-44)
 	lookAgain   = 5 * time.Second  // after a pod was found that the cache did not know of: its end may cause no event
 )
 
@@ -30,7 +30,7 @@ const (
 type snapshot struct {
 	Namespace string
 	Claims    []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
-	Tell      time.Duration // until an event is to say why a claim stays; zero if none is
+	NextEvent time.Duration // until an event is to say why a claim stays; zero if none is
 	// Pause is the time until the pods of the namespace may be listed live again; zero if they may be, or if nobody
 	// needs that.
 	Pause   time.Duration
@@ -40,10 +40,10 @@ type snapshot struct {
 
 // claim is a claim with something to do, and what is known of who uses it.
 type claim struct {
-	Claim   *corev1.PersistentVolumeClaim
-	Pod     string // that uses it; empty if none is known
-	Checked bool   // Pod was found in a live list, or is not in there either
-	Tell    bool   // an event is to say that the pod keeps it
+	Claim    *corev1.PersistentVolumeClaim
+	Pod      string // that uses it; empty if none is known
+	Checked  bool   // Pod was found in a live list, or is not in there either
+	EventDue bool   // an event is to say that the pod keeps it
 }
 
 // planClaims gives claims their finalizer, and takes it off those that are being deleted and that no pod uses. All
@@ -63,7 +63,7 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 			if kept = append(kept, fmt.Sprintf("%s because the pod %s uses it", c.Claim.Name, c.Pod)); c.Checked {
 				p.Requeue = lookAgain
 			}
-			if c.Tell {
+			if c.EventDue {
 				events = append(events, plan.RecordEvent{Object: c.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: "InUse",
 					Message: fmt.Sprintf("The claim is being deleted, and stays until no pod uses it. The pod %s does.", c.Pod)}})
 			}
@@ -85,8 +85,8 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 	if left > 0 {
 		p.Requeue = time.Millisecond
 	}
-	if s.Tell > 0 && (p.Requeue == 0 || s.Tell < p.Requeue) {
-		p.Requeue = s.Tell
+	if s.NextEvent > 0 && (p.Requeue == 0 || s.NextEvent < p.Requeue) {
+		p.Requeue = s.NextEvent
 	}
 	if p.Steps = events; len(each.Sequences) > 0 {
 		p.Steps = append(p.Steps, each)
@@ -141,8 +141,8 @@ func explain(changes, left int, kept []string) string {
 	if len(kept) == 0 {
 		return why
 	}
-	why += fmt.Sprintf("; %d claims are being deleted and stay: %s", len(kept), strings.Join(kept[:min(len(kept), mostTold)], ", "))
-	if len(kept) > mostTold {
+	why += fmt.Sprintf("; %d claims are being deleted and stay: %s", len(kept), strings.Join(kept[:min(len(kept), maxReasons)], ", "))
+	if len(kept) > maxReasons {
 		why += ", and others"
 	}
 	return why

@@ -213,9 +213,9 @@ func TestEventsSayWhyAClaimStays(t *testing.T) {
 		want  int
 		next  time.Duration
 	}{
-		{0, used("1"), 0, patience},
-		{patience - time.Second, used("1"), 0, time.Second},
-		{patience, used("1"), 1, 0},
+		{0, used("1"), 0, eventDelay},
+		{eventDelay - time.Second, used("1"), 0, time.Second},
+		{eventDelay, used("1"), 1, 0},
 		{time.Hour, used("1"), 0, 0},
 		{time.Hour, used("2"), 1, 0},
 		{time.Hour, &claim{Claim: used("2").Claim, Checked: true}, 0, 0},
@@ -223,7 +223,7 @@ func TestEventsSayWhyAClaimStays(t *testing.T) {
 	} {
 		now := row.claim.Claim.DeletionTimestamp.Add(row.after)
 		s := snapshot{Claims: []*claim{row.claim}}
-		s.tell(now, told)
+		s.scheduleEvents(now, told)
 		var events []string
 		p := planClaims(now, plantest.Restored(t, s))
 		for _, step := range p.Steps {

@@ -49,8 +49,8 @@ func (u usage) differs() bool {
 	return at < 0 || (u.Claim.Status.Conditions[at].Status == corev1.ConditionFalse) != (u.Pod != "")
 }
 
-// planUnused says what the report is about to write. That no pod uses a claim is told a moment later: one that takes
-// the place of another is about to come, and would have it written twice.
+// planUnused says what the report is about to write. That no pod uses a claim is reported a moment later: one that
+// takes the place of another is about to come, and would have it written twice.
 func planUnused(_ time.Time, u usage) plan.Plan {
 	switch {
 	case !u.differs():
@@ -68,13 +68,13 @@ func reportUnused(now time.Time, u usage, _ plan.Outcome) plan.Plan {
 	if u.Refused || !u.differs() {
 		return plan.Plan{}
 	}
-	told := u.Claim.DeepCopy()
-	if at := conditionUnused(told); at >= 0 {
-		told.Status.Conditions[at] = u.condition(now)
+	updated := u.Claim.DeepCopy()
+	if at := conditionUnused(updated); at >= 0 {
+		updated.Status.Conditions[at] = u.condition(now)
 	} else {
-		told.Status.Conditions = append(told.Status.Conditions, u.condition(now))
+		updated.Status.Conditions = append(updated.Status.Conditions, u.condition(now))
 	}
-	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: u.Claim, New: told, Subresource: plan.Status, Why: "the condition Unused differs"}}}
+	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: u.Claim, New: updated, Subresource: plan.Status, Why: "the condition Unused differs"}}}
 	if u.Pod == "" {
 		p.Report = plan.OncePerSecond()
 	}

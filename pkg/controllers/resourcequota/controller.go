@@ -73,7 +73,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return runner{reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), k.index}, nil
 }
 
-// runner also tells what cannot be counted.
+// runner also reports what cannot be counted.
 type runner struct {
 	*reconcile.Runner[snapshot, struct{}, memory]
 	index *usage.Index
@@ -110,7 +110,7 @@ func owner(s snapshot) plan.Object {
 	return s.Quota
 }
 
-// verifier tells which live lists fail. They are tried again.
+// verifier reports which live lists fail. They are tried again.
 type verifier struct{ client.Reader }
 
 // List implements client.Reader.

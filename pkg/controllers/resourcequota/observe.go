@@ -86,9 +86,10 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 }
 
 // verify compares live what is known of the resources that are counted for the first time, once for each source. A
-// watch that was there before the quota may be late: it would lack objects that are there already, and the first
-// status would have room for as many.
-func (k *caches) verify(ctx context.Context, q *corev1.ResourceQuota, since time.Time, m memory, states map[schema.GroupResource]usage.Status) (compared []uint64, err error) {
+// watch that was there before the quota may be late: it would lack objects that are there already, and the first status
+// would have room for as many.
+func (k *caches) verify(ctx context.Context, q *corev1.ResourceQuota, since time.Time, m memory,
+	states map[schema.GroupResource]usage.Status) (compared []uint64, err error) {
 	for of, now := range states {
 		switch {
 		case now.State != usage.Listed || k.verifier == nil:
@@ -120,8 +121,8 @@ func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, si
 	return false
 }
 
-// atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not tell when it
-// was written.
+// atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not show when it was
+// written.
 func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQuota) bool {
 	m, ok := client.BuiltIn(quotaKind)
 	if !ok || k.verifier == nil {

@@ -165,7 +165,7 @@ func (m *memory) observeVersion(now time.Time, v version) {
 }
 
 // release takes what has arrived out of what was reserved for it: the latest reservation before the arrival. The
-// versions of objects in another etcd do not tell what came before; such an object is taken out of any reservation.
+// versions of objects in another etcd do not show what came before; such an object is taken out of any reservation.
 func (m *memory) release(arrived increase) {
 	for i := len(m.Reserved) - 1; i >= 0 && len(arrived.Usage) > 0; i-- {
 		r := m.Reserved[i]
@@ -220,7 +220,7 @@ func (m memory) uncounted(q *corev1.ResourceQuota, counted corev1.ResourceList) 
 }
 
 // atRest reports whether the status was written last before all reservations that can still be under way, by the
-// managed fields of a quota. If they do not tell, it may have been just now.
+// managed fields of a quota. If they do not show it, it may have been just now.
 func atRest(now time.Time, fields []metav1.ManagedFieldsEntry) bool {
 	var last time.Time
 	for _, f := range fields {

@@ -18,7 +18,7 @@ import (
 // shared caches. The data of the Secret are no part of it.
 type snapshot struct {
 	Secret  *metav1.PartialObjectMetadata // nil if it is gone
-	Lacks   []string                      // data that the Secret lacks, or that are not those that belong there
+	Missing []string                      // data that the Secret lacks, or that are not those that belong there
 	Gone    string                        // the name of the Secret, if it was deleted
 	Account *corev1.ServiceAccount        // that the Secret names; nil if there is none
 }
@@ -44,7 +44,7 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 			Steps: []plan.Step{plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why}},
 		}
 	}
-	missing := s.Lacks
+	missing := s.Missing
 	if len(missing) == 0 {
 		return plan.Plan{Why: "the Secret is complete"}
 	}
@@ -53,9 +53,9 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 	}}
 }
 
-// lacks returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in PEM;
-// empty for none. A token that is there is never looked at (TOK-13).
-func lacks(data map[string][]byte, bundle string) (missing []string) {
+// missingKeys returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in
+// PEM; empty for none. A token that is there is never looked at (TOK-13).
+func missingKeys(data map[string][]byte, bundle string) (missing []string) {
 	if bundle != "" && string(data[corev1.ServiceAccountRootCAKey]) != bundle {
 		missing = append(missing, corev1.ServiceAccountRootCAKey)
 	}

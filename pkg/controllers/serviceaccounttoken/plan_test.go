@@ -131,7 +131,7 @@ type scene struct {
 func (c scene) snapshot() snapshot {
 	s := snapshot{Account: c.Account}
 	if c.Secret != nil {
-		s.Secret, s.Lacks = metadataOf(c.Secret), lacks(c.Secret.Data, c.Bundle)
+		s.Secret, s.Missing = metadataOf(c.Secret), missingKeys(c.Secret.Data, c.Bundle)
 	}
 	return s
 }

@@ -25,7 +25,7 @@ type memory struct {
 	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache
 	Data       []byte                  // of this template: to encode it is expensive
 	Revision   string                  // that it has
-	Complained map[types.UID]bool      // claims whose conflict was told
+	Reported   map[types.UID]bool      // claims whose conflict was reported
 	Refused    []int                   // ordinals of parallel pods of which something was refused, the latest refusal last
 }
 
@@ -66,11 +66,11 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		return observation{}, err
 	}
 	s.Known = known(set, s.Data, before)
-	s.Complained, s.Refused = before.Complained, before.Refused
+	s.Reported, s.Refused = before.Reported, before.Refused
 	s.Taken = k.taken(set, s.Data)
 	after := memory{Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	k.lookUp(s)
-	after.Complained = conflicts(s)
+	after.Reported = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
 

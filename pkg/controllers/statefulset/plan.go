@@ -36,8 +36,8 @@ type snapshot struct {
 	Named map[string]*corev1.Pod
 	// Claims has by name the claims of the set's pods, and of those that are missing.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// Complained has the claims of which was already said that another owner controls them.
-	Complained map[types.UID]bool
+	// Reported has the claims of which was already said that another owner controls them.
+	Reported map[types.UID]bool
 	// Refused are the ordinals of parallel pods of which the server has refused something, the latest refusal last.
 	Refused []int
 
@@ -136,7 +136,7 @@ func selectorOf(set *appsv1.StatefulSet) (labels.Selector, error) {
 	return selector, nil
 }
 
-// placeMembers tells the members with a wanted ordinal from the others.
+// placeMembers separates the members with a wanted ordinal from the others.
 func (r *rollout) placeMembers() {
 	r.replicas = map[int]*corev1.Pod{}
 	for _, p := range r.mine {

@@ -71,8 +71,9 @@ func refsOf(set *appsv1.StatefulSet, pod string, uid types.UID, claim *corev1.Pe
 	return refs
 }
 
-// keepsPod reports whether the claim goes with an earlier pod of its name, so that no new pod may use it (STS-26).
-func (r claimRefs) keepsPod() bool {
+// deletedWithPod reports whether the claim is deleted with an earlier pod of its name, so that no new pod may use it
+// (STS-26).
+func (r claimRefs) deletedWithPod() bool {
 	return slices.ContainsFunc(r.stale, func(ref metav1.OwnerReference) bool { return ref.Kind == podKind().Kind })
 }
 
@@ -118,10 +119,10 @@ func replaceOwner(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *m
 	return plan.Change{Old: claim, New: changed, Unowned: true, Why: "the retention policy of the claim"}
 }
 
-// conflict tells, once for each claim, that the retention policy is without effect (STS-27).
+// conflict reports, once for each claim, that the retention policy is without effect (STS-27).
 func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	r.say("claim %s is controlled by another owner, the retention policy has no effect on it", claim.Name)
-	if r.Complained[claim.UID] {
+	if r.Reported[claim.UID] {
 		return nil
 	}
 	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
@@ -157,7 +158,7 @@ func (r *rollout) obstacle(claim *corev1.PersistentVolumeClaim, ordinal int) (fa
 		uid = pod.UID
 	}
 	switch {
-	case scaled && refsOf(r.Set, podName(r.Set, ordinal), uid, claim).keepsPod():
+	case scaled && refsOf(r.Set, podName(r.Set, ordinal), uid, claim).deletedWithPod():
 		waits = fmt.Sprintf("claim %s is deleted with an earlier pod", claim.Name)
 	case claim.DeletionTimestamp != nil:
 		failed = fmt.Sprintf("pvc %s is being deleted", claim.Name)

@@ -132,7 +132,7 @@ func TestConflictIsToldOnce(t *testing.T) { // STS-74
 	if p := planned(plantest.Epoch, s); len(p.Steps) != 1 {
 		t.Errorf("the first time: %v", lines(p.Steps))
 	}
-	s.Complained = conflicts(s)
+	s.Reported = conflicts(s)
 	if p := planned(plantest.Epoch, s); !p.Empty() {
 		t.Errorf("again: %v", lines(p.Steps))
 	}

@@ -85,7 +85,7 @@ func newPod(set *appsv1.StatefulSet, ordinal int, template *corev1.PodTemplateSp
 	return pod
 }
 
-// identityLabels are the labels that tell a pod from the others of its set.
+// identityLabels are the labels that distinguish a pod from the others of its set.
 func identityLabels(set *appsv1.StatefulSet, ordinal int) map[string]string {
 	return map[string]string{
 		appsv1.StatefulSetPodNameLabel: podName(set, ordinal),

@@ -106,7 +106,7 @@ func (r *rollout) blocked(ordinal int) bool {
 	return blocked
 }
 
-// identify gives a pod back the label that tells it from the others (STS-15).
+// identify gives a pod back the label that distinguishes it from the others (STS-15).
 func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 	if p.DeletionTimestamp != nil || p.Labels[appsv1.StatefulSetPodNameLabel] == p.Name {
 		return nil
@@ -183,7 +183,7 @@ func neverReady(p *corev1.Pod) bool {
 }
 
 // scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47). That it is not
-// available keeps it from nothing: it goes first anyway, and it may never become available (STS-101).
+// available keeps it from nothing: it comes first anyway, and it may never become available (STS-101).
 func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	if len(r.condemned) == 0 {
 		return nil, true
@@ -331,8 +331,8 @@ func (r *rollout) failure(pod, why string) plan.Step {
 	return plan.RecordEvent{Object: r.Set, Event: podNotCreated(r.Set, pod, why)}
 }
 
-// remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner goes
-// after that is done, and with parallel pods independently of the others.
+// remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner is
+// deleted after that is done, and with parallel pods independently of the others.
 func (r *rollout) remove(why string, pods ...*corev1.Pod) []plan.Step {
 	var sequences [][]plan.Step
 	var rest []plan.Object

@@ -38,7 +38,7 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 }
 
 // statusUncertain reports whether the status would not be true: a revision could not be created or changed, or a pod
-// not be released. A failure of another write does not keep the status from being told (STS-63).
+// not be released. A failure of another write does not keep the status from being reported (STS-63).
 func statusUncertain(set *appsv1.StatefulSet, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
 		if result.Err == nil || result.Verb == plan.Deleted {

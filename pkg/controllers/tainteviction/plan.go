@@ -37,10 +37,10 @@ type snapshot struct {
 // memory is what is remembered of a pod: since when it has to bear with each taint, and what its events said.
 // The function remember makes it of the decision. Whatever was remembered is not changed any more.
 type memory struct {
-	UID   types.UID
-	Began map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
-	Told  string               // what the last event was about
-	Asked int                  // how often Options.Evict was asked
+	UID       types.UID
+	Began     map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
+	LastEvent string               // what the last event was about
+	Asked     int                  // how often Options.Evict was asked
 }
 
 // remembered is what is remembered of this very pod, and not of one that had its name before.
@@ -60,8 +60,8 @@ type decision struct {
 	Taint string    // the one that it is due for
 	// Evict says that the pod is evicted now, as far as the caches and the live read show.
 	Evict bool
-	// Told is what the last event of the pod is about, this reconcile's included.
-	Told string
+	// LastEvent is what the last event of the pod is about, this reconcile's included.
+	LastEvent string
 	// Asked is how often Options.Evict was asked, this reconcile included.
 	Asked int
 }
@@ -83,21 +83,21 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Steps = cancel(s)
 		p.Why = fmt.Sprintf("it tolerates the taints of the node %s", s.Node.Name)
 	case wait > 0:
-		p.Requeue, d.Told = wait, pending
+		p.Requeue, d.LastEvent = wait, pending
 		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
 	case s.Unread != "" && !s.Freed:
-		p.Requeue, d.Told = readAgain, s.remembered().Told
+		p.Requeue, d.LastEvent = readAgain, s.remembered().LastEvent
 		p.Hold = s.hold()
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
 	case stays != "" && !s.Freed:
-		p.Requeue, d.Told = readAgain, s.remembered().Told
+		p.Requeue, d.LastEvent = readAgain, s.remembered().LastEvent
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, stays)
 	default:
-		d.Evict, d.Told = true, evicting
+		d.Evict, d.LastEvent = true, evicting
 		if s.Unread == "" {
 			p.Proof = []plan.Ref{nodeOf(s.Pod)}
 		}
-		p.Steps = append(tell(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
+		p.Steps = append(recordEvent(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
 		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
 	}
 	return d, p
@@ -233,7 +233,7 @@ func began(now time.Time, s snapshot, t corev1.Taint) time.Time {
 	return at
 }
 
-// bound is when a pod was bound to its node, as far as its conditions tell.
+// bound is when a pod was bound to its node, as far as its conditions show.
 func bound(p *corev1.Pod) time.Time {
 	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue
@@ -252,15 +252,15 @@ const (
 
 // cancel says that a pod stays that was to be deleted.
 func cancel(s snapshot) []plan.Step {
-	if s.remembered().Told != pending {
+	if s.remembered().LastEvent != pending {
 		return nil
 	}
-	return tell(s, "Cancelling deletion of Pod", "")
+	return recordEvent(s, "Cancelling deletion of Pod", "")
 }
 
-// tell returns an event of the pod (TE-30, TE-31), unless the last one said the same.
-func tell(s snapshot, text, told string) []plan.Step {
-	if told != "" && s.remembered().Told == told {
+// recordEvent returns an event of the pod (TE-30, TE-31), unless the last one said the same.
+func recordEvent(s snapshot, text, reported string) []plan.Step {
+	if reported != "" && s.remembered().LastEvent == reported {
 		return nil
 	}
 	return []plan.Step{plan.RecordEvent{Object: s.Pod, Event: plan.Event{
@@ -276,7 +276,7 @@ func (o *Options) plan(now time.Time, s snapshot) (decision, plan.Plan) {
 		return d, p
 	}
 	d.Asked = s.remembered().Asked + 1
-	p.Steps = append(tell(s, "Marking for deletion Pod", evicting), o.Evict(s.Pod, d.Taint)...)
+	p.Steps = append(recordEvent(s, "Marking for deletion Pod", evicting), o.Evict(s.Pod, d.Taint)...)
 	p.Requeue = plan.Doubling(firstAsked, lastAsked, s.remembered().Asked)
 	return d, p
 }
@@ -315,10 +315,10 @@ func evict(now time.Time, s snapshot, d decision) []plan.Step {
 	}
 }
 
-// remember keeps when taints began, and what was told, whatever became of the writes.
+// remember keeps when taints began, and the last event, whatever became of the writes.
 func remember(_ time.Time, s snapshot, d decision, _ plan.Outcome) *memory {
 	if s.Pod == nil || len(d.Began) == 0 {
 		return nil
 	}
-	return &memory{UID: s.Pod.UID, Began: d.Began, Told: d.Told, Asked: d.Asked}
+	return &memory{UID: s.Pod.UID, Began: d.Began, LastEvent: d.LastEvent, Asked: d.Asked}
 }

@@ -94,8 +94,8 @@ var evicted = []string{
 
 // A row is a sentence. The time is epoch.
 func TestPlan(t *testing.T) {
-	remembered := func(told string, began map[string]time.Time) memory {
-		return memory{UID: "u", Began: began, Told: told}
+	remembered := func(reported string, began map[string]time.Time) memory {
+		return memory{UID: "u", Began: began, LastEvent: reported}
 	}
 	for _, c := range []struct {
 		name string

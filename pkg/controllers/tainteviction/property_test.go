@@ -76,7 +76,7 @@ func draw(t *rapid.T) snapshot {
 		s.Pod.Status.Conditions = nil
 	}
 	if rapid.Bool().Draw(t, "remembered") {
-		s.Memory = memory{UID: "u", Told: rapid.SampledFrom([]string{"", pending, evicting}).Draw(t, "told"), Began: map[string]time.Time{}}
+		s.Memory = memory{UID: "u", LastEvent: rapid.SampledFrom([]string{"", pending, evicting}).Draw(t, "told"), Began: map[string]time.Time{}}
 		for _, key := range []string{"a", "b", notReady} {
 			if rapid.Bool().Draw(t, key) {
 				s.Memory.Began[key] = at(rapid.IntRange(-400, 0).Draw(t, "began"))
@@ -201,8 +201,8 @@ func TestCancelsWhenTheTaintGoes(t *testing.T) {
 		}
 		s.Node, s.Memory = node(), *m
 		d, p = planEviction(at(1), s)
-		if told := len(p.Steps) == 1; d.Evict || deletes(p) || p.Requeue != 0 || told != (m.Told == pending) {
-			t.Errorf("%v: %q, again in %v, told %q before", plantest.Writes(p), p.Why, p.Requeue, m.Told)
+		if reported := len(p.Steps) == 1; d.Evict || deletes(p) || p.Requeue != 0 || reported != (m.LastEvent == pending) {
+			t.Errorf("%v: %q, again in %v, told %q before", plantest.Writes(p), p.Why, p.Requeue, m.LastEvent)
 		}
 		s.Memory = ptr.Deref(remember(at(1), s, d, plan.Outcome{}), memory{})
 		if _, p = planEviction(at(2), s); len(p.Steps) > 0 {

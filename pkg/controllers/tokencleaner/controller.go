@@ -50,8 +50,8 @@ func enqueuedBySecret(before, after plan.Object) []plan.Key {
 	return informers.ItselfIf(before, after, bootstraptoken.Is)
 }
 
-// applied logs which tokens were deleted although nobody can tell when they expire (BOOT-31). Others go as their
-// owners have asked.
+// applied logs which tokens were deleted although nobody knows when they expire (BOOT-31). Others go as their owners
+// have asked.
 func applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		if r.Err == nil && !r.Needless && s.Unreadable {

@@ -14,7 +14,7 @@ import (
 type snapshot struct {
 	Secret     *corev1.Secret // its metadata; nil if it is gone. The metadata belong to a shared cache.
 	Expires    *time.Time     // nil for never
-	Unreadable bool           // nobody can tell when it expires
+	Unreadable bool           // nobody knows when it expires
 }
 
 // planDeletion deletes a token that has expired. The preconditions are its uid and its version, so that a token that

@@ -12,7 +12,7 @@ type size struct {
 	Nodes int
 	// Class is kept while the number fits it, so that a node more or less changes nothing.
 	Class int
-	names cowmap.Map[string, struct{}] // so that a change that is told twice does not count twice
+	names cowmap.Map[string, struct{}] // so that a change that is delivered twice does not count twice
 }
 
 // firstSize is that of a cluster with these nodes, so many of which have the annotation of each class.

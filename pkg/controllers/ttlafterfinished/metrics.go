@@ -29,7 +29,7 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 		return
 	}
 	at, ok := finishedAt(s.Job)
-	if doubt := doubtful(time.Now(), s.Job); doubt != "" && !s.Told {
+	if doubt := doubtful(time.Now(), s.Job); doubt != "" && !s.Logged {
 		about := []any{"job", klog.KObj(s.Job)}
 		if ok {
 			about = append(about, "by", time.Until(at).String())

@@ -20,8 +20,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 	}
 	o.Exists, o.Snapshot.Job = true, job
 	if doubt := doubtful(r.Now, job); doubt != "" {
-		o.Memory = &memory{UID: job.UID, Told: doubt}
-		o.Snapshot.Told = r.Memory != nil && *r.Memory == *o.Memory
+		o.Memory = &memory{UID: job.UID, Logged: doubt}
+		o.Snapshot.Logged = r.Memory != nil && *r.Memory == *o.Memory
 	}
 	return o, nil
 }

@@ -15,15 +15,15 @@ import (
 // snapshot is a finished Job with a time to live. Observe fills it; planDeletion, the log and the metric read
 // it. The object belongs to a shared cache.
 type snapshot struct {
-	Job  *batchv1.Job
-	Told bool // the log has said what is doubtful about the time at which it has finished
+	Job    *batchv1.Job
+	Logged bool // the log has said what is doubtful about the time at which it has finished
 }
 
 // memory is what the log has said about the time at which a Job has finished. Observe makes it, and compares
 // it with the one before.
 type memory struct {
-	UID  types.UID
-	Told string
+	UID    types.UID
+	Logged string
 }
 
 // longestWait is after how long a Job that waits is looked at again, so that the timers of Jobs that are deleted
@@ -80,7 +80,7 @@ func finishedAt(job *batchv1.Job) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// expiry returns when the time to live of a candidate is over; false if that cannot be told.
+// expiry returns when the time to live of a candidate is over; false if that is not known.
 func expiry(job *batchv1.Job) (time.Time, bool) {
 	at, ok := finishedAt(job)
 	return at.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second), ok

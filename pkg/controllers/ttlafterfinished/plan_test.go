@@ -164,7 +164,7 @@ func TestDeletedWhenDue(t *testing.T) {
 
 func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshot{Job: draw(t), Told: rapid.Bool().Draw(t, "told")}
+		s := snapshot{Job: draw(t), Logged: rapid.Bool().Draw(t, "told")}
 		plantest.Same(t, planDeletion(epoch, s), planDeletion(epoch, plantest.Restored(t, s)))
 	})
 }

@@ -17,10 +17,10 @@ import (
 const protection plan.Protection = "kubernetes.io/vac-protection"
 
 const (
-	// patience is for how long after its deletion a class waits for caches that show a later state. In a cluster
-	// where no claim or volume changes, the API server tells once a minute that none has; to wait for that would be
-	// too long for a class, which holds no data (ST-44).
-	patience = 5 * time.Second
+	// cacheTimeout is for how long after its deletion a class waits for caches that show a later state. In a cluster
+	// where no claim or volume changes, the API server shows once a minute that none has; to wait for that would be too
+	// long for a class, which holds no data (ST-44).
+	cacheTimeout = 5 * time.Second
 	// lookAgain is how often the caches are asked meanwhile.
 	lookAgain = 250 * time.Millisecond
 )
@@ -50,7 +50,7 @@ func planFinalizer(now time.Time, s snapshot) plan.Plan {
 		why = "the class lacks the finalizer that protects it while somebody uses it"
 	case s.Claims.Count+s.Volumes.Count > 0:
 		return plan.Plan{Why: "the class is being deleted, and stays because of " + s.whoUses()}
-	case !s.Proved && now.Before(c.DeletionTimestamp.Add(patience)):
+	case !s.Proved && now.Before(c.DeletionTimestamp.Add(cacheTimeout)):
 		return plan.Plan{Why: "the class is being deleted, and waits until the caches of claims and volumes show a state that is later", Requeue: lookAgain}
 	default:
 		why = "the class is being deleted and nobody uses it: take its finalizer off"

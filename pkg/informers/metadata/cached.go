@@ -34,7 +34,7 @@ func (s *cacheSource) join(ctx context.Context, f *feed, running *sync.WaitGroup
 	running.Go(func() {
 		select {
 		case <-registered.HasSyncedChecker().Done():
-			h.toldAll()
+			h.synced()
 		case <-h.ended:
 		}
 	})
@@ -68,19 +68,19 @@ func (s *cacheSource) end(h *cacheHandler) {
 type cacheHandler struct {
 	registered cache.ResourceEventHandlerRegistration
 
-	mu     sync.Mutex // held while the feed is told
+	mu     sync.Mutex // held while the feed is called
 	feed   *feed
 	ended  chan struct{}
-	unseen versions // what the feed knew from an earlier time, and has not been told of yet
+	unseen versions // what the feed knew from an earlier time, and has not been shown yet
 }
 
 // OnAdd implements cache.ResourceEventHandler.
-func (h *cacheHandler) OnAdd(o any, _ bool) { h.tell(func() { h.update(metadataOf(o)) }) }
+func (h *cacheHandler) OnAdd(o any, _ bool) { h.notify(func() { h.update(metadataOf(o)) }) }
 
 // OnUpdate implements cache.ResourceEventHandler. An object may have been replaced by another one of its name while
 // nothing was watched.
 func (h *cacheHandler) OnUpdate(before, after any) {
-	h.tell(func() {
+	h.notify(func() {
 		is := metadataOf(after)
 		if was, err := meta.Accessor(before); err == nil && was.GetUID() != is.UID {
 			h.feed.delete(missed(metadataOf(before)))
@@ -91,7 +91,7 @@ func (h *cacheHandler) OnUpdate(before, after any) {
 
 // OnDelete implements cache.ResourceEventHandler.
 func (h *cacheHandler) OnDelete(o any) {
-	h.tell(func() {
+	h.notify(func() {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			h.feed.delete(missed(metadataOf(last.Obj)))
 			return
@@ -101,7 +101,7 @@ func (h *cacheHandler) OnDelete(o any) {
 }
 
 // tell calls a function of the handler, unless that has ended.
-func (h *cacheHandler) tell(what func()) {
+func (h *cacheHandler) notify(what func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
@@ -117,10 +117,9 @@ func (h *cacheHandler) update(o *metav1.PartialObjectMetadata) {
 	h.feed.update(o)
 }
 
-// toldAll says that the feed was told of all that is in the cache. What it knew from an earlier time and has not been
-// told of is gone.
-func (h *cacheHandler) toldAll() {
-	h.tell(func() {
+// synced says that the feed has all that is in the cache. What it knew from an earlier time and was not shown is gone.
+func (h *cacheHandler) synced() {
+	h.notify(func() {
 		for id := range h.unseen {
 			h.feed.delete(id.object())
 		}
@@ -129,9 +128,9 @@ func (h *cacheHandler) toldAll() {
 	})
 }
 
-// end has the feed told nothing more. It may be called again.
+// end has the feed called no more. It may be called again.
 func (h *cacheHandler) end() {
-	h.tell(func() { close(h.ended) })
+	h.notify(func() { close(h.ended) })
 }
 
 // metadataOf returns the metadata of an object of a cache, with which it shares its lists and maps.
@@ -149,7 +148,7 @@ func metadataOf(o any) *metav1.PartialObjectMetadata {
 	return meta.AsPartialObjectMetadata(accessor)
 }
 
-// missed returns what is told of an object whose deletion was not seen.
+// missed returns what the handler gets of an object whose deletion was not seen.
 func missed(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	return identityOf(o).object()
 }

@@ -43,7 +43,7 @@ type source interface {
 	// join adds a feed. It does not wait. What it starts is counted in running; it gets its logger from ctx, and
 	// outlives it.
 	join(ctx context.Context, f *feed, running *sync.WaitGroup)
-	// leave removes a feed, which is told nothing from then on. It returns true if none is left.
+	// leave removes a feed, which gets nothing from then on. It returns true if none is left.
 	leave(f *feed) (unused bool)
 	// stop ends what join has started.
 	stop()
@@ -76,7 +76,7 @@ func (i *Informers) newSource(resource schema.GroupVersionResource) source {
 	return newResourceWatch(i.client, resource, i.rollbacksOf(resource))
 }
 
-// rollbacksOf returns what is told that a resource has gone back.
+// rollbacksOf returns the handler for a resource that has gone back.
 func (i *Informers) rollbacksOf(resource schema.GroupVersionResource) *listwatch.Rollbacks {
 	if scheme.Scheme.IsGroupRegistered(resource.Group) {
 		return &i.own
@@ -139,7 +139,7 @@ type State struct {
 // Stalled is like [listwatch.Activity.Stalled].
 func (s State) Stalled(bound time.Duration) error { return s.activity.Stalled(bound) }
 
-// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version. What
+// States reports how the watches do that somebody wants at the moment, sorted by group, resource and version. What
 // comes from a cache has none.
 func (i *Informers) States() []State {
 	i.mu.Lock()
@@ -159,14 +159,14 @@ func compareResources(a, b schema.GroupVersionResource) int {
 	return slices.Compare([]string{a.Group, a.Resource, a.Version}, []string{b.Group, b.Resource, b.Version})
 }
 
-// Handler is told what becomes of objects. Calls about one resource come one at a time, calls about different
+// Handler is notified of what becomes of objects. Calls about one resource come one at a time, calls about different
 // resources at the same time. A call must not block or change the object. Of the subscription it may use
 // [Subscription.Resources] and [Subscription.Synced] only.
 type Handler interface {
-	// OnUpdate is told of an object that is new to the handler or has changed.
+	// OnUpdate is called with an object that is new to the handler or has changed.
 	OnUpdate(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
-	// OnDelete is told of an object that is gone, once. Of an object whose deletion was missed by the watch and found
-	// by a list there is only the namespace, name and uid.
+	// OnDelete is called with an object that is gone, once. Of an object whose deletion was missed by the watch and
+	// found by a list there is only the namespace, name and uid.
 	OnDelete(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
 }
 
@@ -176,28 +176,28 @@ type Subscription struct {
 	informers *Informers
 
 	// Under the lock of the informers:
-	closed bool
-	told   map[schema.GroupVersionResource]versions // what the handler knows of resources that are not wanted any more
+	closed    bool
+	lastKnown map[schema.GroupVersionResource]versions // what the handler knows of resources that are not wanted any more
 
 	mu    sync.RWMutex // taken last, so that handlers can ask
 	feeds map[schema.GroupVersionResource]*feed
 }
 
-// Subscribe returns a subscription to no resource yet. The handler is told of all objects. Of those that it knows
+// Subscribe returns a subscription to no resource yet. The handler is notified of all objects. Of those that it knows
 // only their identities and versions are kept, so the handler can have the only copy of them. Whoever is done with a
 // subscription closes it.
 func (i *Informers) Subscribe(handler Handler) *Subscription {
 	return &Subscription{
 		handler: handler, informers: i,
-		feeds: map[schema.GroupVersionResource]*feed{}, told: map[schema.GroupVersionResource]versions{},
+		feeds: map[schema.GroupVersionResource]*feed{}, lastKnown: map[schema.GroupVersionResource]versions{},
 	}
 }
 
 // SetResources says which resources are wanted from now on. It starts watches and ends those that nobody wants any
 // more, and waits for neither. Watches outlive ctx, which only gives them their logger.
 //
-// When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their
-// objects are gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
+// When it returns, the handler gets no more events of resources that are no longer wanted. Nor does it learn that their
+// objects are gone, for that is not known. If a resource is wanted again, the handler gets what has changed since.
 //
 // A resource that is watched already is listed once more for a subscription that joins, unless it comes from a cache.
 func (s *Subscription) SetResources(ctx context.Context, resources []schema.GroupVersionResource) {
@@ -209,12 +209,12 @@ func (s *Subscription) SetResources(ctx context.Context, resources []schema.Grou
 	s.set(ctx, resources)
 }
 
-// Forget has the handler told of all objects of a resource, as if they were new, when the resource is wanted again.
+// Forget has the handler notified of all objects of a resource, as if they were new, when the resource is wanted again.
 // It has no effect on one that is wanted.
 func (s *Subscription) Forget(resource schema.GroupVersionResource) {
 	s.informers.mu.Lock()
 	defer s.informers.mu.Unlock()
-	delete(s.told, resource)
+	delete(s.lastKnown, resource)
 }
 
 // Close ends the subscription, see [Subscription.SetResources].
@@ -222,7 +222,7 @@ func (s *Subscription) Close() {
 	s.informers.mu.Lock()
 	defer s.informers.mu.Unlock()
 	s.set(context.Background(), nil)
-	s.closed, s.told = true, nil
+	s.closed, s.lastKnown = true, nil
 }
 
 // set is called under the lock of the informers.
@@ -244,8 +244,8 @@ func (s *Subscription) join(ctx context.Context, resource schema.GroupVersionRes
 		from = i.newSource(resource)
 		i.sources[resource] = from
 	}
-	f := newFeed(resource, s.handler, s.told[resource])
-	delete(s.told, resource)
+	f := newFeed(resource, s.handler, s.lastKnown[resource])
+	delete(s.lastKnown, resource)
 	from.join(context.WithoutCancel(ctx), f, &i.running)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *Subscription) leave(resource schema.GroupVersionResource) {
 		delete(s.informers.sources, resource)
 	}
 	if len(f.known) > 0 {
-		s.told[resource] = f.known
+		s.lastKnown[resource] = f.known
 	}
 }
 
@@ -283,9 +283,9 @@ func (s *Subscription) Synced(resource schema.GroupVersionResource) bool {
 }
 
 // WaitForSync waits until the resources are synced, or all that are wanted if none are named, but no longer than the
-// timeout or ctx allows. It returns those that are not. A resource that is not wanted, or no longer, is not waited
-// for.
-func (s *Subscription) WaitForSync(ctx context.Context, timeout time.Duration, resources ...schema.GroupVersionResource) (unsynced []schema.GroupVersionResource) {
+// timeout or ctx allows. It returns those that are not. A resource that is not wanted, or no longer, is not waited for.
+func (s *Subscription) WaitForSync(ctx context.Context, timeout time.Duration,
+	resources ...schema.GroupVersionResource) (unsynced []schema.GroupVersionResource) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if len(resources) == 0 {

@@ -58,7 +58,7 @@ func newResourceWatch(client metadata.Interface, resource schema.GroupVersionRes
 	return w
 }
 
-// join implements source. Who joins is told of what there is by another list.
+// join implements source. A feed that joins gets what there is from another list.
 func (w *resourceWatch) join(ctx context.Context, f *feed, running *sync.WaitGroup) {
 	w.mu.Lock()
 	w.feeds = append(w.feeds, f)
@@ -278,7 +278,7 @@ func identityOf(o *metav1.PartialObjectMetadata) identity {
 	return identity{o.Namespace, o.Name, o.UID}
 }
 
-// object returns what is told of an object that was found to be gone.
+// object returns what the handler gets of an object that was found to be gone.
 func (id identity) object() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}}
 }
@@ -313,7 +313,7 @@ func (f *feed) delete(o *metav1.PartialObjectMetadata) {
 	}
 }
 
-// replace is told all objects that there are.
+// replace is called with all objects that there are.
 func (f *feed) replace(objects []*metav1.PartialObjectMetadata) {
 	there := make(map[identity]struct{}, len(objects))
 	for _, o := range objects {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Authorization says who may ask the manager's own server for what (CLI-35, CLI-37, CLI-38).
+// Authorization says which users may request what from the manager's own server (CLI-35, CLI-37, CLI-38).
 type Authorization struct {
 	Kubeconfig       string
 	AlwaysAllowPaths []string

@@ -34,7 +34,7 @@ var obeyed = []string{
 	"InOrderInformersBatchProcess", "InformerResourceVersion", "UnlockWhileProcessingFIFO", "WatchListClient",
 }
 
-// neededGates are those of client-go without which no controller can work: only with both does a cache tell its
+// neededGates are those of client-go without which no controller can work: only with both does a cache report its
 // version, by which controllers know whether it shows what they have written. So they are on whatever version is
 // emulated.
 var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}

@@ -30,8 +30,8 @@ func (o *Logging) validate() []error { return nil }
 
 func (o *Logging) apply(c *Config) { c.Logging = o.LoggingConfiguration }
 
-// Apply sets up logging for the whole process, once: everything goes to stderr, but for the split streams of CLI-46.
-// What client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
+// Apply sets up logging for the whole process, once: everything is written to stderr, but for the split streams of
+// CLI-46. What client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
 func (o *Logging) Apply(f *Features, stdout, stderr io.Writer) error {
 	if errs := logsapi.Validate(&o.LoggingConfiguration, f.gate, nil); len(errs) > 0 {
 		return errs.ToAggregate()
@@ -68,33 +68,33 @@ func (g contextual) Enabled(name featuregate.Feature) bool {
 	return name == logsapi.ContextualLogging || g.FeatureGate.Enabled(name)
 }
 
-// infoBuffer holds what is written back, up to a limit of bytes, until it is flushed. Each line goes out whole.
+// infoBuffer holds what is written back, up to a limit of bytes, until it is flushed. Each line is written whole.
 type infoBuffer struct {
 	out   io.Writer
 	limit int64
 
-	mu   sync.Mutex
-	held bytes.Buffer
+	mu     sync.Mutex
+	buffer bytes.Buffer
 }
 
 // Write implements io.Writer.
 func (b *infoBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if int64(b.held.Len()+len(line)) > b.limit {
-		if _, err := b.held.WriteTo(b.out); err != nil {
+	if int64(b.buffer.Len()+len(line)) > b.limit {
+		if _, err := b.buffer.WriteTo(b.out); err != nil {
 			return 0, err
 		}
 	}
 	if int64(len(line)) > b.limit {
 		return b.out.Write(line)
 	}
-	return b.held.Write(line)
+	return b.buffer.Write(line)
 }
 
 // flush writes what was held back.
 func (b *infoBuffer) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, _ = b.held.WriteTo(b.out) // there is nowhere to say that the log cannot be written
+	_, _ = b.buffer.WriteTo(b.out) // there is nowhere to say that the log cannot be written
 }

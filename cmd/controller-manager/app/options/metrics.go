@@ -47,8 +47,8 @@ func (o *Metrics) validate() (errs []error) {
 
 func (o *Metrics) apply(c *Config) { c.Metrics = *o }
 
-// Apply tells the library, which keeps it for the whole process. (Its own Apply reads the manifest too, and a key
-// without a comma in it ends the process.)
+// Apply passes it to the library, which keeps it for the whole process. (Its own Apply reads the manifest too, and a
+// key without a comma in it ends the process.)
 func (o *Metrics) Apply() {
 	if o.ShowHiddenMetricsForVersion != "" {
 		metrics.SetShowHidden()

@@ -167,7 +167,7 @@ func (o *Options) lookup(name string) *pflag.Flag {
 	return nil
 }
 
-// given tells whether the flag has a value other than nothing.
+// given reports whether the flag has a value other than nothing.
 func (o *Options) given(name string) bool {
 	f := o.lookup(name)
 	return f != nil && f.Value.String() != ""

@@ -14,7 +14,7 @@ type Flags struct {
 	taken func(name string) bool // whether there is such a flag already, because this build has its controller
 }
 
-// New returns the flags. Taken tells which names other flags have already.
+// New returns the flags. Taken reports which names other flags have already.
 func New(taken func(name string) bool) *Flags { return &Flags{taken: taken} }
 
 // AddFlags adds those that are not taken.

@@ -96,7 +96,7 @@ func (o *Controllers) Names() (names []string) {
 	return names
 }
 
-// Resolve returns what the items select. given tells whether a flag has a value.
+// Resolve returns what the items select. given reports whether a flag has a value.
 func (o *Controllers) Resolve(given func(flag string) bool) Selection {
 	known := o.known()
 	s := Selection{Items: canonical(o.Items, known)}
@@ -165,7 +165,7 @@ func canonical(items []string, known []controller) []string {
 	return result
 }
 
-// selected tells whether the items, with canonical names, switch the controller on. The first item that names it
+// selected reports whether the items, with canonical names, switch the controller on. The first item that names it
 // decides; without one '*' does, wherever it stands (CLI-50, CLI-51).
 func selected(items []string, k controller) bool {
 	for _, item := range items {

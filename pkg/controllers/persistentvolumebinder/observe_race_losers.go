@@ -11,21 +11,21 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// losers are the claims of which a write was not sent because somebody else had taken the volume. They look for another
-// one as soon as the cache shows that.
-type losers struct {
+// raceLosers are the claims of which a write was not sent because somebody else had taken the volume. They look for
+// another one as soon as the cache shows that.
+type raceLosers struct {
 	keys []plan.Key
 	last time.Time // when the last of them has lost
 }
 
 // lostVolumes are the losers of each volume.
-type lostVolumes = cowmap.Map[types.UID, losers]
+type lostVolumes = cowmap.Map[types.UID, raceLosers]
 
 // lostFor is how long losers are remembered: they look anew within a second, whatever the cache shows.
 const lostFor = 2 * time.Second
 
 // with are these and one more.
-func (l losers) with(key plan.Key, now time.Time) losers {
+func (l raceLosers) with(key plan.Key, now time.Time) raceLosers {
 	if !slices.Contains(l.keys, key) {
 		l.keys = append(slices.Clip(l.keys), key)
 	}
@@ -47,6 +47,6 @@ func unexpired(now time.Time, all lostVolumes) (left lostVolumes, next time.Dura
 		return all, next
 	}
 	kept := maps.Collect(all.All())
-	maps.DeleteFunc(kept, func(_ types.UID, l losers) bool { return now.Sub(l.last) >= lostFor })
+	maps.DeleteFunc(kept, func(_ types.UID, l raceLosers) bool { return now.Sub(l.last) >= lostFor })
 	return cowmap.Of(kept), next
 }
