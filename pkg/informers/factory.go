@@ -180,6 +180,7 @@ func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersio
 	}
 	c := cached{kind: kind, informer: safe, safe: safe, gate: gate}
 	if gate != nil {
+		c.optional = slices.Contains(f.uses, resource)
 		c.informer = apis.Informer{SharedIndexInformer: safe, Gate: gate}
 	}
 	f.all.caches[of] = CacheStatus{
