@@ -223,7 +223,7 @@ var taintEvictionMutants = []Mutant{
 	{
 		Name: "an eviction that fails is given up",
 		Edits: []Edit{{taintEvictionFolder + "plan.go", "d.Evict, d.LastEvent = true, evicting",
-			"if d.Told = evicting; s.Memory.Told == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
+			"if d.LastEvent = evicting; s.Memory.LastEvent == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
 		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
 		Oracle: SettledOracle,
 	},
