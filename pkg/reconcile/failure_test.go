@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,19 @@ func TestRefusedReportsBackOff(t *testing.T) {
 	})
 }
 
+// refusePods refuses the creation of pods, but for those of some names, and counts that.
+func (w *world) refusePods(but ...string) *atomic.Int32 {
+	refused := &atomic.Int32{}
+	w.BeforeWrite(func(x clienttest.Write) error {
+		if x.Verb == "create" && x.Kind == "Pod" && !slices.Contains(but, x.Key.Name) {
+			refused.Add(1)
+			return exceeded(x.Key.Name)
+		}
+		return nil
+	})
+	return refused
+}
+
 // A plan that is refused is tried again ever more rarely, although it asks to be made again each second.
 func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -79,14 +93,7 @@ func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
 			return p
 		}
 		w.start()
-		var refused atomic.Int32
-		w.BeforeWrite(func(x clienttest.Write) error {
-			if x.Verb == "create" && x.Kind == "Pod" {
-				refused.Add(1)
-				return exceeded(x.Key.Name)
-			}
-			return nil
-		})
+		refused := w.refusePods()
 		w.put("a", 1)
 		time.Sleep(5 * time.Minute)
 		if n := refused.Load(); n < 10 || n > 25 {
@@ -100,14 +107,7 @@ func TestRefusedPlansWhoseReportsRequeueBackOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.due = time.Second
 		w.start()
-		var refused atomic.Int32
-		w.BeforeWrite(func(x clienttest.Write) error {
-			if x.Verb == "create" && x.Kind == "Pod" {
-				refused.Add(1)
-				return exceeded(x.Key.Name)
-			}
-			return nil
-		})
+		refused := w.refusePods()
 		w.put("a", 1)
 		time.Sleep(5 * time.Minute)
 		if n := refused.Load(); n < 10 || n > 25 {
@@ -167,14 +167,7 @@ func TestReportsDoNotWaitForWhatIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.debounce = time.Second
 		w.start()
-		var refused atomic.Int32
-		w.BeforeWrite(func(x clienttest.Write) error {
-			if x.Verb == "create" && x.Kind == "Pod" && x.Key.Name != "other" {
-				refused.Add(1)
-				return exceeded(x.Key.Name)
-			}
-			return nil
-		})
+		refused := w.refusePods("other")
 		w.put("a", 3)
 		time.Sleep(5 * time.Minute)
 		for before := refused.Load(); refused.Load() == before; { // the next try is in most of a minute
@@ -198,12 +191,7 @@ func TestTheTimeOfAReportDoesNotWaitForTheBackoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.due = 3 * time.Second
 		w.start()
-		w.BeforeWrite(func(x clienttest.Write) error {
-			if x.Verb == "create" && x.Kind == "Pod" {
-				return exceeded(x.Key.Name)
-			}
-			return nil
-		})
+		w.refusePods()
 		for size := range int32(20) { // each is an event, and one more failure
 			w.put("a", size+1)
 			w.settle()

@@ -141,12 +141,24 @@ func (q *quietJudge) byTheClock(r *revision) bool {
 		return countsUnseen(o)
 	case *corev1.ConfigMap:
 		return slices.Contains(publishedMaps, o.Name)
-	case *storagev1.VolumeAttachment: // detached by force after a time
+	case *storagev1.VolumeAttachment: // detached by force after a time, or attached as a node that used it without one has lost it
 		n := q.nodes[o.Spec.NodeName]
-		return r.goes() && (n == nil || !nodeReady(n))
+		return r.goes() && (n == nil || !nodeReady(n)) || r.old == nil && q.lostInUse(o)
 	case *corev1.Node: // and not listed any more
 		old, ok := r.old.(*corev1.Node)
 		return ok && !nodeReady(o) && len(old.Status.VolumesAttached) > len(o.Status.VolumesAttached)
+	}
+	return false
+}
+
+// lostInUse reports whether a node that is not ready has the volume of a VolumeAttachment in use.
+func (q *quietJudge) lostInUse(a *storagev1.VolumeAttachment) bool {
+	for _, n := range q.nodes {
+		if !nodeReady(n) && slices.ContainsFunc(n.Status.VolumesInUse, func(v corev1.UniqueVolumeName) bool {
+			return attachmentName(string(v), a.Spec.NodeName) == a.Name
+		}) {
+			return true
+		}
 	}
 	return false
 }

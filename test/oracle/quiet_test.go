@@ -69,6 +69,19 @@ func detachedAtRest(ready corev1.ConditionStatus) func(*scene) {
 	}
 }
 
+// attachedAtRest is a VolumeAttachment that is created likewise, of a volume that a node with a condition has in use.
+func attachedAtRest(ready corev1.ConditionStatus, inUse string) func(*scene) {
+	return func(s *scene) {
+		s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Status: corev1.NodeStatus{
+			Conditions:   []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			VolumesInUse: []corev1.UniqueVolumeName{corev1.UniqueVolumeName(inUse)},
+		}})
+		s.Wait(7 * time.Minute)
+		s.Manager().Create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("kubernetes.io/csi/d^v", "n")},
+			Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}})
+	}
+}
+
 func TestQuietAtRest(t *testing.T) { // S14
 	run(t, QuietAtRest(), []history{
 		{name: "writes at rest", write: func(s *scene) {
@@ -140,6 +153,11 @@ func TestQuietAtRest(t *testing.T) { // S14
 		{name: "authorities are published when a file has changed", write: mapAtRest("kube-root-ca.crt")},
 		{name: "a ConfigMap of nobody is written", write: mapAtRest("settings"), want: "written though it was settled"},
 		{name: "a volume is detached by force after a time", write: detachedAtRest(corev1.ConditionUnknown)},
+		{name: "a volume is attached that a lost node had in use", write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^v")}, // seed 20261128191901218
+		{name: "a volume is attached that a node has in use which is ready", write: attachedAtRest(corev1.ConditionTrue, "kubernetes.io/csi/d^v"),
+			want: "written though it was settled"},
+		{name: "a volume is attached while a lost node had another one in use", write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^w"),
+			want: "written though it was settled"},
 		{name: "a volume of a node that is ready is detached", write: detachedAtRest(corev1.ConditionTrue), want: "written though it was settled"},
 		{name: "a ReplicaSet in place of one that was removed, late", write: func(s *scene) {
 			d, set, pod := settledScene(s)

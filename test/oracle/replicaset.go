@@ -35,9 +35,14 @@ func NoPodBeyondReplicas() Oracle {
 
 // NoDeletionOfNeededPods is S2: a ReplicaSet never deletes an active pod while it has no more active pods than replicas (RS-25, RS-40).
 // Pods that the environment took a moment ago still count until the manager has replaced them: it may not know. What another controller may
-// do, see others, is excused.
+// do, see others, is excused; while such a deletion is under way, the pod still counts.
 func NoDeletionOfNeededPods() Oracle {
 	return Oracle{"S2", "a ReplicaSet deletes no active pod that it needs", func(j *judge) hooks {
+		type deletion struct {
+			of   types.UID // the ReplicaSet
+			when time.Time
+		}
+		var byOthers []deletion // of another controller, in order
 		return hooks{before: func(r *revision) {
 			p := j.pods[r.key]
 			if r.kind != Pod || !r.manager || !r.goes() || p == nil || p.UID != r.uid || !p.counted {
@@ -49,15 +54,27 @@ func NoDeletionOfNeededPods() Oracle {
 				least = min(least, o.replicas)
 			}
 			excused := j.others(p)
+			byOthers = slices.DeleteFunc(byOthers, func(d deletion) bool { return d.when.Before(j.now.Add(-underWay)) })
 			if j.judges(excused); excused {
+				byOthers = append(byOthers, deletion{s.UID, j.now})
 				return
 			}
-			if n := s.active + j.taken(s, j.lag(r, Pod)); n <= int(least) {
+			n := s.active + j.taken(s, j.lag(r, Pod))
+			for _, d := range byOthers {
+				if d.of == s.UID {
+					n++
+				}
+			}
+			if n <= int(least) {
 				j.report(r, j.related(s), "deleted while %s has %d active pods of %d replicas", s.Name, n, least)
 			}
 		}}
 	}}
 }
+
+// underWay is how long after a deletion another controller of the process may not know of it: the answer is on its way, or the request of
+// the other one was sent before it came.
+const underWay = 500 * time.Millisecond
 
 // DeletionsHitTheirPod is S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request
 // carried a precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a

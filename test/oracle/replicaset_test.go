@@ -164,6 +164,25 @@ func TestNoDeletionOfNeededPods(t *testing.T) { // S2
 			s.User().Create(tainted(corev1.TaintEffectNoExecute))
 			s.Manager().Terminate(pods[0])
 		}},
+		{name: "one while another one is evicted", write: func(s *scene) { // simulation seed 20261128170900257
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.up(set, 2)
+			s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[0])
+			s.User().Edit(s.Revisions[len(s.Revisions)-2].Object, func(o Object) { o.(*corev1.Node).Spec.Taints = nil })
+			s.User().Edit(set, size(1))
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "one after another one was evicted", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.up(set, 2)
+			s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[0])
+			s.User().Edit(s.Revisions[len(s.Revisions)-2].Object, func(o Object) { o.(*corev1.Node).Spec.Taints = nil })
+			s.Wait(time.Second)
+			s.User().Edit(set, size(1))
+			s.Manager().Terminate(pods[1])
+		}, want: "has 1 active pods of 1"},
 		{name: "one on a node with a taint that evicts nothing", write: func(s *scene) {
 			pods := s.up(s.User().Create(aSet(nil, "a", 2)), 2)
 			s.User().Create(tainted(corev1.TaintEffectNoSchedule))

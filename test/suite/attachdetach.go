@@ -231,16 +231,12 @@ func use(u *User, l script.Line) error {
 	return create(u, newDiskUser(l.Arg(0), value(l, "disk"), u.unique(value(l, "node")), cmp.Or(value(l, "image"), "good:1")))
 }
 
-// attachingNode creates a node that no kubelet works on, and whose kubelet would leave it to the controller to attach volumes. No pod comes there
-// but those that name it.
+// attachingNode creates a node of nobody, whose kubelet would leave it to the controller to attach volumes.
 func (u *User) attachingNode(i int) string {
 	u.Helper()
 	name := u.nodeOfNobody(i)
 	u.Try("let the controller attach", func() error {
-		return edit(u.as("admin"), name, func(n *corev1.Node) {
-			n.Annotations = map[string]string{attaching: "true"}
-			n.Spec.Taints = []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}}
-		})
+		return edit(u.as("admin"), name, func(n *corev1.Node) { n.Annotations = map[string]string{attaching: "true"} })
 	})
 	return name
 }

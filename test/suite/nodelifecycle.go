@@ -90,11 +90,12 @@ func (u *User) taintsFollowConditions() {
 	}
 }
 
-// nodeOfNobody creates a node that no kubelet works on: somebody holds its Lease, which is as good as new.
+// nodeOfNobody creates a node that no kubelet works on, and that no pod comes to but those that name it: somebody holds its Lease, which is as good
+// as new.
 func (u *User) nodeOfNobody(i int) string {
 	u.Helper()
 	n := u.newNode(i)
-	n.Annotations, n.Spec.Taints = nil, nil
+	n.Annotations = nil
 	delete(n.Labels, "beta.kubernetes.io/os") // the controller sets it (NL-25)
 	now := metav1.NowMicro()
 	leases := u.in(corev1.NamespaceNodeLease)

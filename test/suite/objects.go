@@ -2,10 +2,13 @@ package suite
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +63,17 @@ func (u *User) request(verb string, kind schema.GroupVersionKind, name string, s
 
 // create creates an object in the user's namespace, if its kind has namespaces.
 func create(u *User, o Object) error {
+	if n, ok := o.(*corev1.Node); ok && takesPods(n) {
+		return fmt.Errorf("the node %s would take pods of other users, whose runs then depend on it: taint it, as newNode does", n.Name)
+	}
 	return u.request(http.MethodPost, kindOf(o), "").Body(o).Do(ctx()).Error()
+}
+
+// takesPods reports whether a scheduler may put any pod on a node.
+func takesPods(n *corev1.Node) bool {
+	return len(n.Status.Allocatable) > 0 && !n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	})
 }
 
 func get[T Object](u *User, name string) (T, error) {

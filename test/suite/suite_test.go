@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/test/faults"
 )
@@ -37,6 +39,34 @@ func TestEveryControllerHasAnEntry(t *testing.T) {
 	}
 	for _, e := range entries {
 		t.Errorf("there is no controller %s", e.Controller)
+	}
+}
+
+// A node that is open to any pod is refused before anybody is asked: pods of other runs would come to it, and wait for a kubelet for ever.
+func TestNodesAreReserved(t *testing.T) {
+	u := &User{Namespace: "shop"}
+	for _, c := range []struct {
+		name  string
+		edit  func(*corev1.Node)
+		takes bool
+	}{
+		{"tainted for its user", func(*corev1.Node) {}, false},
+		{"without taints", func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		{"with one that only asks", func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule }, true},
+		{"that evicts", func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectNoExecute }, false},
+		{"unschedulable", func(n *corev1.Node) { n.Spec.Taints, n.Spec.Unschedulable = nil, true }, false},
+		{"without room", func(n *corev1.Node) { n.Spec.Taints, n.Status = nil, corev1.NodeStatus{} }, false},
+	} {
+		n := u.newNode(1)
+		c.edit(n)
+		if got := takesPods(n); got != c.takes {
+			t.Errorf("%s: takes pods: %t", c.name, got)
+		}
+		if c.takes {
+			if err := create(u, n); err == nil {
+				t.Errorf("%s: it is created", c.name)
+			}
+		}
 	}
 }
 
