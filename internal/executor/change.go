@@ -91,7 +91,7 @@ func (c *outgoing) releaseAll() {
 // the owner's.
 func (w *Writing) claim(c *outgoing) error {
 	status := c.Subresource == plan.Status
-	return w.mayWrite(c.m, c.Old, touch{object: !status, status: status}, c.Adopt || c.Unowned)
+	return w.allow(c.m, c.Old, touch{object: !status, status: status}, c.Adopt || c.Unowned)
 }
 
 // awaitSlot waits for the turn of the change among all writes of the controller.

@@ -170,9 +170,9 @@ func (w *Writing) step(s plan.Step) error {
 	return fmt.Errorf("unknown step %T", s)
 }
 
-// mayWrite refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The
+// allow refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The
 // object, its status and its deletion are one write each, of which the deletion is the last.
-func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned bool) error {
+func (w *Writing) allow(m client.Mapping, o plan.Object, now touch, unowned bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := identity(m, o)

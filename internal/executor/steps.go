@@ -112,7 +112,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		return err
 	}
 	options := w.deleteOptions(s, o)
-	if err := w.mayWrite(m, o, touch{deleted: true}, s.Unowned); err != nil {
+	if err := w.allow(m, o, touch{deleted: true}, s.Unowned); err != nil {
 		return err
 	}
 	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.sendDeletion(ctx, m, s, o, options) })
@@ -132,6 +132,8 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	default:
 		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
+	// With CheckVersion, a conflict may be about an object that lives on in another version: its deletion may never come. A
+	// periodic controller looks again by the clock.
 	if err == nil && !(gone && s.CheckVersion) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}

@@ -56,12 +56,12 @@ func (k *States[K, M, C]) Debounce(
 	s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time,
 	queued func(most int) []K,
 ) time.Duration {
-	if rep.Empty() || rep.Report.Quiet <= 0 {
+	if rep.Empty() || rep.When.Quiet <= 0 {
 		k.setReport(s, debounced{})
 		return 0
 	}
 	d := s.report
-	wait := d.postpone(now, rep.Steps, rep.Report.Quiet+cooldown(cost), rep.Report.Longest) // the next reconcile is not before the cooldown is over
+	wait := d.postpone(now, rep.Steps, rep.When.Quiet+cooldown(cost), rep.When.Longest) // the next reconcile is not before the cooldown is over
 	k.setReport(s, d)
 	waited := now.Sub(d.since)
 	// So many of the queued keys, and one more, are enough to know that the backlog is long, however many there are.

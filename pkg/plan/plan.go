@@ -25,7 +25,7 @@ func Objects[T Object](all []T) []Object {
 	return objects
 }
 
-// Plan is the decision of one reconcile of one key. The zero Plan writes nothing and waits for an event.
+// Plan is what one reconcile of one key wants written. The zero Plan writes nothing and waits for an event.
 type Plan struct {
 	// Proof is what must have been read live in this reconcile before the plan is carried out, because it destroys
 	// something. The engine reads what it has not read yet, and plans again with what it has found. It is ignored in a
@@ -37,7 +37,7 @@ type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
-	Report  When          // of reports only: when it is written
+	When    When          // of reports only: when it is written
 	// Progressing, of reports only: more is about to change by itself, so work on the key is in progress and comes
 	// before new work.
 	Progressing bool

@@ -71,7 +71,7 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 				for i := range c.queued {
 					r.queue.Add(plan.Key{Name: fmt.Sprint("queued-", i)})
 				}
-				rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, Report: plan.When{Quiet: quietTime, Longest: time.Second}}
+				rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, When: plan.When{Quiet: quietTime, Longest: time.Second}}
 				for i := range c.reports - 1 {
 					s, _ := r.keys.Admit(plan.Key{Name: fmt.Sprint("other-", i)}, r.caches, time.Now())
 					r.debounce(s, rep, time.Now(), 0)

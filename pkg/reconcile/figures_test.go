@@ -70,7 +70,7 @@ func (r *rollouts) report(_ time.Time, s *appsv1.ReplicaSet, _ plan.Outcome) pla
 		return plan.Plan{}
 	}
 	event := plan.Event{Reason: "Step", Message: fmt.Sprint(r.steps[s.Name[:3]])} // in place of a write, for which there is no object
-	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, Report: plan.Progress(10), Progressing: true}
+	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, When: plan.Progress(10), Progressing: true}
 }
 
 // mean plays so many rollouts that begin together, and returns when they have ended on average.

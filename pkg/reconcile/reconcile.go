@@ -175,7 +175,7 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 		r.next, r.report = plan.Sooner(r.next, wait), wait
 		rep.Steps = nil
 	}
-	writing.Debounced = rep.Report.Quiet > 0
+	writing.Debounced = rep.When.Quiet > 0
 	r.record.Planned(rep.Steps)
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)

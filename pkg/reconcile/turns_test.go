@@ -61,7 +61,7 @@ func (f *flood) report(_ time.Time, s *appsv1.ReplicaSet, _ plan.Outcome) plan.P
 		return plan.Plan{}
 	}
 	event := plan.Event{Reason: "Moving", Message: time.Now().String()} // in place of a write, for which there is no object
-	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, Report: plan.Progress(10), Progressing: true, Requeue: time.Second}
+	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, When: plan.Progress(10), Progressing: true, Requeue: time.Second}
 }
 
 // slowest plays it, and returns when the last key of the second tenant was reconciled, and how many of the first had been before that.

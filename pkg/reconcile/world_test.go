@@ -254,7 +254,7 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 			if status.Status.Replicas == s.set.Status.Replicas {
 				return plan.Plan{Requeue: w.due}
 			}
-			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, Report: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
+			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, When: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
 		},
 		Live: func(s toy) []Live {
 			return []Live{{Kind: podKind, Namespace: s.set.Namespace, Selector: labels.Everything(), Cached: objects(s.pods)}}

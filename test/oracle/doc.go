@@ -54,7 +54,7 @@
 //
 // # Oracles
 //
-// What they print begins with their ids, of which each has a function of this package.
+// What they print begins with their ids, of which each has a function of this package: grep -rn "func NAME" test/oracle.
 //
 //	S1   NoPodBeyondReplicas: a ReplicaSet's active pods never exceed its replicas by its own creations
 //	S2   NoDeletionOfNeededPods: a ReplicaSet deletes no active pod while it has no more than its replicas

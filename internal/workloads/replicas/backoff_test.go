@@ -94,8 +94,8 @@ func TestAPauseIsReported(t *testing.T) {
 	change := rep.Steps[0].(plan.Change)
 	const want = "pods have failed at start 6 times in a row, the last was r0 (OutOfcpu); they are replaced with a pause of 10s"
 	c, e := status.Conditions[0], change.Events.Done
-	if c.Type != appsv1.ReplicaSetReplicaFailure || c.Reason != "BackOff" || c.Message != want || rep.Report.Quiet != 0 {
-		t.Errorf("condition %+v, debounced for %v", c, rep.Report.Quiet)
+	if c.Type != appsv1.ReplicaSetReplicaFailure || c.Reason != "BackOff" || c.Message != want || rep.When.Quiet != 0 {
+		t.Errorf("condition %+v, debounced for %v", c, rep.When.Quiet)
 	}
 	if e.Type != corev1.EventTypeWarning || e.Reason != "BackOff" || e.Message != want {
 		t.Errorf("event %+v", e)

@@ -210,8 +210,8 @@ func checkFailures(t *testing.T, rows []failureRow) {
 			if said := strings.TrimSpace(e.Type + " " + e.Reason + " " + e.Message); said != c.events {
 				t.Errorf("event %q, want %q", said, c.events)
 			}
-			if p.Report.Quiet != 0 && !c.did.Wrote() {
-				t.Errorf("news is debounced for %s", p.Report.Quiet)
+			if p.When.Quiet != 0 && !c.did.Wrote() {
+				t.Errorf("news is debounced for %s", p.When.Quiet)
 			}
 		})
 	}
@@ -267,11 +267,11 @@ func TestDebounce(t *testing.T) {
 			if written(t, p) == nil {
 				t.Fatal("nothing is written")
 			}
-			if p.Report.Longest != c.want {
-				t.Errorf("debounced for %s, want %s", p.Report.Longest, c.want)
+			if p.When.Longest != c.want {
+				t.Errorf("debounced for %s, want %s", p.When.Longest, c.want)
 			}
-			if owned && p.Report.Longest != 0 && p.Report.Quiet != plan.SlowProgress(0).Quiet {
-				t.Errorf("written after %s without a change, want %s", p.Report.Quiet, plan.SlowProgress(0).Quiet)
+			if owned && p.When.Longest != 0 && p.When.Quiet != plan.SlowProgress(0).Quiet {
+				t.Errorf("written after %s without a change, want %s", p.When.Quiet, plan.SlowProgress(0).Quiet)
 			}
 		})
 	}
@@ -358,8 +358,8 @@ func FuzzDesiredReplicas(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		p := reportStatus(now, snapshotOf(web(2, rolledOut(text)), pods(2)), plan.Outcome{})
 		n, known := desiredReplicas(text)
-		if (p.Report.Quiet == 0) != (known && n == 2) {
-			t.Errorf("%q: debounced for %s", text, p.Report.Quiet)
+		if (p.When.Quiet == 0) != (known && n == 2) {
+			t.Errorf("%q: debounced for %s", text, p.When.Quiet)
 		}
 	})
 }

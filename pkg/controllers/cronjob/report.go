@@ -46,7 +46,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
 	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent // the status should not name for long what was deleted
 	if !replaces && (ttl == nil || time.Duration(*ttl)*time.Second >= shortLived) {
-		p.Report = plan.Shortly()
+		p.When = plan.Shortly()
 	}
 	return p
 }

@@ -92,7 +92,7 @@ func TestDebounce(t *testing.T) {
 	} {
 		s := see(c.cronJob)
 		p := reportStatus(clock("10:05:00"), s, carriedOut(planJobs(clock("10:05:00"), s).Steps))
-		if waits := p.Report.Quiet > 0 && p.Report.Longest > 0; len(p.Steps) == 0 || waits != c.waits {
+		if waits := p.When.Quiet > 0 && p.When.Longest > 0; len(p.Steps) == 0 || waits != c.waits {
 			t.Errorf("%s: %+v", c.name, p)
 		}
 	}

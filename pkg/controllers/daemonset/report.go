@@ -38,7 +38,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		Requeue:     c.next,
 		Progressing: moving,
 	}
-	p.Report = s.when(&status, moving, did)
+	p.When = s.when(&status, moving, did)
 	return p
 }
 

@@ -111,14 +111,14 @@ func TestDebounce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := reportStatus(now, c.s, c.did)
-			if p.Empty() || (p.Report.Quiet > 0) != c.want || p.Report.Longest > time.Second {
-				t.Errorf("debounced for %v, %v", p.Report.Quiet, p.Report.Longest)
+			if p.Empty() || (p.When.Quiet > 0) != c.want || p.When.Longest > time.Second {
+				t.Errorf("debounced for %v, %v", p.When.Quiet, p.When.Longest)
 			}
 		})
 	}
 	s := scene(agent(func(d *appsv1.DaemonSet) { d.Generation++ }), "n1 n2", pod("a", "n1"))
-	if p := reportStatus(now, s, wrote); p.Report.Quiet != plan.Soon().Longest || p.Report.Longest != plan.Soon().Longest {
-		t.Errorf("a new generation: %v, %v", p.Report.Quiet, p.Report.Longest)
+	if p := reportStatus(now, s, wrote); p.When.Quiet != plan.Soon().Longest || p.When.Longest != plan.Soon().Longest {
+		t.Errorf("a new generation: %v, %v", p.When.Quiet, p.When.Longest)
 	}
 }
 

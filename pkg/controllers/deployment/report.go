@@ -35,7 +35,7 @@ func reportStatus(_ time.Time, _ snapshot, r *rollout, did plan.Outcome) plan.Pl
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: &d, Subresource: plan.Status, Why: "the status has changed"}
 	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Progressing: r.moving()}
-	p.Report = r.when(&status, did)
+	p.When = r.when(&status, did)
 	return p
 }
 

@@ -278,15 +278,15 @@ func TestReplicaFailure(t *testing.T) {
 		if got := failure(s, plan.Outcome{}); got == nil || got.Message != "second" {
 			t.Errorf("got %+v", got)
 		}
-		if p := statusAfter(now, s, plan.Outcome{}); p.Report.Quiet != 0 {
-			t.Errorf("debounced for %v", p.Report.Quiet)
+		if p := statusAfter(now, s, plan.Outcome{}); p.When.Quiet != 0 {
+			t.Errorf("debounced for %v", p.When.Quiet)
 		}
 	})
 	t.Run("DEP-68 removed when it is over, at once", func(t *testing.T) {
 		s := stored(snapshotWith(web(3), rs{image: "v2", size: 3, edit: fails("first", early)}))
 		s.ReplicaSets[0] = s.ReplicaSets[0].DeepCopy()
 		s.ReplicaSets[0].Status.Conditions = nil
-		if p := statusAfter(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Report.Quiet != 0 || p.Empty() {
+		if p := statusAfter(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.When.Quiet != 0 || p.Empty() {
 			t.Errorf("got %+v", p)
 		}
 	})
@@ -355,8 +355,8 @@ func TestOutcome(t *testing.T) {
 				}
 				return
 			}
-			if got := says(reported(t, c.scene, p)); got != c.want || p.Report.Longest != c.debounce {
-				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.Report.Longest, c.want, c.debounce)
+			if got := says(reported(t, c.scene, p)); got != c.want || p.When.Longest != c.debounce {
+				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.When.Longest, c.want, c.debounce)
 			}
 		})
 	}
@@ -405,7 +405,7 @@ func TestSelectsAll(t *testing.T) {
 	s := snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{}; d.Generation = 4 }))
 	p := statusAfter(now, s, plan.Outcome{})
 	want := []string{"web status: [Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.]"}
-	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Report.Quiet != 0 {
+	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.When.Quiet != 0 {
 		t.Errorf("DEP-79 -want +got:\n%s", diff)
 	}
 	if got := reported(t, s, p); got.ObservedGeneration != 4 || len(got.Conditions) != 0 {
@@ -436,8 +436,8 @@ func TestCollisionCount(t *testing.T) {
 			if got := reported(t, c.scene, p).CollisionCount; !ptr.Equal(got, c.want) {
 				t.Errorf("got %v", got)
 			}
-			if collided := c.scene.NameConflict != nil; collided && p.Report.Quiet != 0 {
-				t.Errorf("debounced for %v", p.Report.Quiet)
+			if collided := c.scene.NameConflict != nil; collided && p.When.Quiet != 0 {
+				t.Errorf("debounced for %v", p.When.Quiet)
 			}
 		})
 	}
@@ -490,8 +490,8 @@ func TestDebounce(t *testing.T) {
 				outcome = did(p, nil)
 			}
 			r := statusAfter(now, c.scene, outcome)
-			if r.Report.Longest != c.want || r.Empty() {
-				t.Errorf("debounced for %v, want %v: %v", r.Report.Longest, c.want, says(reported(t, c.scene, r)))
+			if r.When.Longest != c.want || r.Empty() {
+				t.Errorf("debounced for %v, want %v: %v", r.When.Longest, c.want, says(reported(t, c.scene, r)))
 			}
 		})
 	}

@@ -109,14 +109,14 @@ func (s *simulation) look() (wrote int, next time.Duration, err error) {
 
 // debounce returns how much longer the report waits.
 func (s *simulation) debounce(r plan.Plan) time.Duration {
-	if !s.debounces || r.Empty() || r.Report.Quiet == 0 {
+	if !s.debounces || r.Empty() || r.When.Quiet == 0 {
 		s.since = time.Time{}
 		return 0
 	}
 	if s.since.IsZero() {
 		s.since = s.world.Now()
 	}
-	left := s.since.Add(r.Report.Longest).Sub(s.world.Now())
+	left := s.since.Add(r.When.Longest).Sub(s.world.Now())
 	if left <= 0 {
 		s.since = time.Time{}
 	}

@@ -62,7 +62,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	}
 	p.Why, p.Requeue = why, plan.Sooner(d.Next, again)
 	if !urgent(s.Budget, after) {
-		p.Report = plan.Progress(int64(s.Counts.Pods))
+		p.When = plan.Progress(int64(s.Counts.Pods))
 	}
 	return p
 }

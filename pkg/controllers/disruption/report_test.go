@@ -196,8 +196,8 @@ func TestDIS27FailSafe(t *testing.T) {
 			if got := condition(*after); !strings.HasPrefix(got, "False SyncFailed ") || !strings.Contains(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
-			if p.Requeue != firstRetry || p.Report.Quiet != 0 {
-				t.Errorf("DIS-45 tried again after %v, debounced for %v", p.Requeue, p.Report.Quiet)
+			if p.Requeue != firstRetry || p.When.Quiet != 0 {
+				t.Errorf("DIS-45 tried again after %v, debounced for %v", p.Requeue, p.When.Quiet)
 			}
 			if got := events(planned(now, s)); !strings.Contains(got, "web: Warning "+c.event) {
 				t.Errorf("%q, want %q", got, c.event)
@@ -237,8 +237,8 @@ func TestDIS27AfterAFailedWrite(t *testing.T) {
 			o, err := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Failure: errors.New("change: no")})
 			p := reportStatus(now, o.Snapshot, plan.Outcome{})
 			after := written(p)
-			if p.Report.Quiet > 0 {
-				t.Errorf("it waits for %v", p.Report.Quiet)
+			if p.When.Quiet > 0 {
+				t.Errorf("it waits for %v", p.When.Quiet)
 			}
 			if err != nil || after == nil || numbers(*after) != c.want || condition(*after) != c.message {
 				t.Errorf("%+v", after)
@@ -285,8 +285,8 @@ func TestDIS29Debounce(t *testing.T) {
 			b := newBench(t, web(c.before), three)
 			b.put(t, objects(podsOf(three, 3))...)
 			p := reportStatus(now, b.observed(t), plan.Outcome{})
-			if p.Empty() || (p.Report.Quiet > 0) != c.waits {
-				t.Errorf("debounced for %v", p.Report.Quiet)
+			if p.Empty() || (p.When.Quiet > 0) != c.waits {
+				t.Errorf("debounced for %v", p.When.Quiet)
 			}
 		})
 	}

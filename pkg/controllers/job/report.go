@@ -40,7 +40,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		p.Steps = append(p.Steps, plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
 		p.Steps = append(p.Steps, r.events...)
 		if onlyProgress(s.Job.Status, r.status) && !(r.end.decided() && len(r.deleted) > 0) {
-			p.Report = plan.OncePerSecond()
+			p.When = plan.OncePerSecond()
 		}
 	}
 	if len(free) > 0 {

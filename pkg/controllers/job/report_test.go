@@ -239,8 +239,8 @@ func TestWhatWaits(t *testing.T) {
 		{"suspension", sum(1, suspend), nil, 0},
 	} {
 		p := reportStatus(now, snapshotOf(c.job, c.pods...), plan.Outcome{})
-		if p.Empty() || p.Report.Quiet != c.want || p.Report.Longest != c.want {
-			t.Errorf("%s: waits %v, at most %v", c.name, p.Report.Quiet, p.Report.Longest)
+		if p.Empty() || p.When.Quiet != c.want || p.When.Longest != c.want {
+			t.Errorf("%s: waits %v, at most %v", c.name, p.When.Quiet, p.When.Longest)
 		}
 	}
 }

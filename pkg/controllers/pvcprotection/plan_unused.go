@@ -76,7 +76,7 @@ func reportUnused(now time.Time, u usage, _ plan.Outcome) plan.Plan {
 	}
 	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: u.Claim, New: updated, Subresource: plan.Status, Why: "the condition Unused differs"}}}
 	if u.Pod == "" {
-		p.Report = plan.OncePerSecond()
+		p.When = plan.OncePerSecond()
 	}
 	return p
 }

@@ -70,8 +70,8 @@ func TestUnused(t *testing.T) { // SM-39
 			if got.Status != c.want || got.Reason == "" || got.Message == "" || !got.LastTransitionTime.Equal(&metav1.Time{Time: epoch}) || change.Subresource != plan.Status {
 				t.Errorf("%+v", change)
 			}
-			if waits := p.Report.Quiet > 0; waits != (c.want == corev1.ConditionTrue) {
-				t.Errorf("waits for %v", p.Report)
+			if waits := p.When.Quiet > 0; waits != (c.want == corev1.ConditionTrue) {
+				t.Errorf("waits for %v", p.When)
 			}
 			if (usage{Claim: after, Pod: c.usage.Pod}).differs() {
 				t.Error("it is to be written again")

@@ -32,7 +32,7 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	set.Status = status
 	p.Steps = append(p.Steps, plan.Change{Old: s.Set, New: &set, Subresource: plan.Status, Why: "the status has changed"})
 	if len(failures) == 0 {
-		p.Report = r.when(status, did)
+		p.When = r.when(status, did)
 	}
 	return p
 }

@@ -166,8 +166,8 @@ func TestProgressing(t *testing.T) {
 			if got.Conditions[0].Type != "Foreign" || said != c.want {
 				t.Errorf("%q, want %q", said, c.want)
 			}
-			if p.Report.Quiet > 100*time.Millisecond && !cmp.Equal(got.Conditions, before.Status.Conditions) {
-				t.Errorf("it may wait for %v", p.Report.Quiet)
+			if p.When.Quiet > 100*time.Millisecond && !cmp.Equal(got.Conditions, before.Status.Conditions) {
+				t.Errorf("it may wait for %v", p.When.Quiet)
 			}
 			if !cmp.Equal(before, c.set) {
 				t.Error("what was observed has changed")
@@ -269,8 +269,8 @@ func TestDebounce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, p := statusOf(see(c.set, append(c.pods, v1)...), c.did)
-			if status == nil || p.Report.Quiet < c.min || p.Report.Longest > c.max {
-				t.Errorf("%+v waits for %v, at most %v", status, p.Report.Quiet, p.Report.Longest)
+			if status == nil || p.When.Quiet < c.min || p.When.Longest > c.max {
+				t.Errorf("%+v waits for %v, at most %v", status, p.When.Quiet, p.When.Longest)
 			}
 		})
 	}

@@ -60,12 +60,13 @@ func (o *Flags) Validate() []error {
 	return nil
 }
 
-// flag is one that the original has and this build accepts without effect.
+// flag is one that the original has and this build accepts without effect, unless a controller of this build takes it.
 type flag struct {
 	name  string
 	value any // default
 }
 
+// table has the flags of all controllers of the original, whether or not this build has them.
 var table = []struct {
 	name  string // whose flags these are
 	flags []flag
