@@ -22,7 +22,8 @@ func namesOfCases(name, text string) (functions, cases []string) {
 		return nil, nil // the compiler says so
 	}
 	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil &&
+			(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
 			functions = append(functions, f.Name.Name)
 		}
 	}

@@ -119,7 +119,8 @@ func (c *contract) readPrefixes(root fs.FS) {
 		names = append(names, p.name)
 	}
 	known := "(" + strings.Join(names, "|") + ")"
-	c.cited = regexp.MustCompile(`\b` + known + `-(\d+)([a-z]?)\b(?:\.(\d+)\b|\.\.(?:` + known + `-)?(\d+)[a-z]?\b| to ` + known + `-(\d+)[a-z]?\b)?`)
+	c.cited = regexp.MustCompile(`\b` + known + `-(\d+)([a-z]?)\b(?:\.(\d+)\b|\.\.(?:` + known + `-)?(\d+)[a-z]?\b| to ` + known +
+		`-(\d+)[a-z]?\b)?`)
 	c.named = regexp.MustCompile(known + `(\d+)([a-z]?)`)
 }
 
@@ -443,7 +444,8 @@ func namesOfThisBuild(t *testing.T) map[string]func(*testing.T) {
 	for _, entry := range controllers.Registry() {
 		row := rows[entry.Name]
 		if row == nil {
-			t.Errorf("the original has no %s; the registry holds only controllers of the original (CONTRIBUTING, Adding a controller)", entry.Name)
+			t.Errorf("the original has no %s; the registry holds only controllers of the original (CONTRIBUTING, Adding a controller)",
+				entry.Name)
 			continue
 		}
 		delete(rows, entry.Name)
@@ -464,7 +466,8 @@ func namesOfThisBuild(t *testing.T) map[string]func(*testing.T) {
 		missing = append(missing, row[0])
 	}
 	slices.SortFunc(missing, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
-	if listed := slices.SortedFunc(maps.Keys(c.missing), func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) }); !slices.Equal(missing, listed) {
+	if listed := slices.SortedFunc(maps.Keys(c.missing),
+		func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) }); !slices.Equal(missing, listed) {
 		t.Errorf("registry.md must say %q", "Not in this build: "+strings.Join(missing, ", ")+".")
 	}
 	return cases
@@ -494,7 +497,8 @@ func TestContractProblemsAreFound(t *testing.T) {
 	const (
 		readme = "| ZZ | [zz.md](zz.md) | toys | `pkg/toys` |\n| YY | [yy.md](yy.md) | more | `pkg/later` |\n"
 		facts  = "ZZ-3..4 **keep**: two of them.\n\n| ID | Fact |\n|---|---|\n| ZZ-1a | One. |\n| ZZ-1b | Two. 1. First. 2. Then. |\n" +
-			"| ZZ-2 | A table: |\n\n| # | Row |\n|---|---|\n| 7 | seven |\n\n## More\n\n| ZZ-3 | Three. |\n| ZZ-4 | Four: (a) this, (b) that. |\n\nZZ-5 **keep** A paragraph\nof two lines.\n"
+			"| ZZ-2 | A table: |\n\n| # | Row |\n|---|---|\n| 7 | seven |\n\n## More\n\n| ZZ-3 | Three. |\n| ZZ-4 | Four: (a) this, (b) " +
+			"that. |\n\nZZ-5 **keep** A paragraph\nof two lines.\n"
 		tests = "package toys\n\nfunc TestZZ3toZZ4(t *testing.T) {\n\tt.Run(\"ZZ-5 too\", nil)\n}\n"
 	)
 	for _, test := range []struct {
@@ -510,30 +514,45 @@ func TestContractProblemsAreFound(t *testing.T) {
 		{"a range without end, in words", "a.md", "ZZ-2 to ZZ-9", "a.md: there is no range ZZ-2..9"},
 		{"a range backwards", "a.md", "ZZ-4..2", "a.md: there is no range ZZ-4..2"},
 		{"a range over prefixes", "a.md", "ZZ-2..YY-1", "a.md: the range ZZ-2..YY-1 goes from one prefix to another"},
-		{"a test's name", "b_test.go", "package b\n\nfunc TestZZ9Toys(t *testing.T) {}", "b_test.go: TestZZ9Toys cites ZZ-9, which does not exist"},
+		{"a test's name", "b_test.go", "package b\n\nfunc TestZZ9Toys(t *testing.T) {}",
+			"b_test.go: TestZZ9Toys cites ZZ-9, which does not exist"},
 		{"keep without a test", "pkg/toys/a_test.go", "package toys\n\nfunc TestZZ3(t *testing.T) { t.Run(\"ZZ-5\", nil) } // ZZ-4",
 			"no test has ZZ-4 in its name, which is marked keep, and untestable.md has no reason for that"},
-		{"a paragraph without a test", "pkg/toys/a_test.go", "package toys\n\nvar rows = []row{{\"ZZ-3..4 both\", \"ZZ-5\"}, {title: \"ZZ-5\"}}\n\nfunc TestX(t *testing.T) { t.Error(\"ZZ-5\") }",
+		{"a paragraph without a test", "pkg/toys/a_test.go",
+			"package toys\n\nvar rows = []row{{\"ZZ-3..4 both\", \"ZZ-5\"}, {title: \"ZZ-5\"}}\n\nfunc TestX(t *testing.T) { " +
+				"t.Error(\"ZZ-5\") }",
 			"no test has ZZ-5 in its name, which is marked keep, and untestable.md has no reason for that"},
 		{"twice", "docs/contract/zz.md", facts + "| ZZ-5 | Again. |\n", "ZZ-5 is defined in zz.md and in zz.md"},
-		{"in the wrong file", "docs/contract/yy.md", "| ZZ-6 | Elsewhere. |\n", "ZZ-6 of yy.md: README.md has no line for this prefix and file"},
+		{"in the wrong file", "docs/contract/yy.md", "| ZZ-6 | Elsewhere. |\n",
+			"ZZ-6 of yy.md: README.md has no line for this prefix and file"},
 		{"a prefix that nobody knows", "docs/contract/zz.md", facts + "See QQ-1.\n", "docs/contract/zz.md: README.md has no prefix QQ"},
 		{"a file that is missing", "docs/contract/README.md", readme + "| XX | [xx.md](xx.md) | none | `pkg/toys` |\n",
 			"README.md: XX has no file: open docs/contract/xx.md: file does not exist"},
-		{"a reason for a fact that is tested", "docs/contract/untestable.md", "| ZZ-5 | too hard |\n", "untestable.md: the name of a test cites ZZ-5"},
-		{"a reason for a fact that may differ", "docs/contract/untestable.md", "| ZZ-2 | too hard |\n", "untestable.md: ZZ-2 is not marked keep"},
-		{"a reason for no fact", "docs/contract/untestable.md", "| ZZ-8 | too hard |\n", "docs/contract/untestable.md cites ZZ-8, which does not exist"},
+		{"a reason for a fact that is tested", "docs/contract/untestable.md", "| ZZ-5 | too hard |\n",
+			"untestable.md: the name of a test cites ZZ-5"},
+		{"a reason for a fact that may differ", "docs/contract/untestable.md", "| ZZ-2 | too hard |\n",
+			"untestable.md: ZZ-2 is not marked keep"},
+		{"a reason for no fact", "docs/contract/untestable.md", "| ZZ-8 | too hard |\n",
+			"docs/contract/untestable.md cites ZZ-8, which does not exist"},
 		{"a reason counts", "docs/contract/untestable.md", "| YY-1 | too hard |\n", ""},
-		{"code that is built, under another name", "pkg/latest/a.go", "// YY-1", "pkg/latest/a.go cites YY-1, but README.md says that its code is elsewhere"},
+		{"code that is built, under another name", "pkg/latest/a.go", "// YY-1",
+			"pkg/latest/a.go cites YY-1, but README.md says that its code is elsewhere"},
 		{"code in two folders", "docs/contract/README.md", strings.Replace(readme, "`pkg/later`", "`pkg/toys`, `docs`", 1),
 			"no test has YY-1 in its name, which is marked keep, and untestable.md has no reason for that"},
-		{"code in two folders, one of which is missing", "docs/contract/README.md", strings.Replace(readme, "`pkg/later`", "`pkg/toys`, `pkg/later`", 1), ""},
-		{"names of rows", "pkg/toys/a_test.go", "package toys\n\nvar a = []row{{name: \"ZZ-3..4\"}}\n\nvar b = map[string]int{\"ZZ-5\" + x: 1}", ""},
-		{"a heading marks what is below it", "docs/contract/zz.md", strings.Replace(facts, "## More", "## More. **keep**: all", 1) + "## End\n\n| ZZ-6 | Six. |\n\n## Again **keep**\n\n| ZZ-7 | Seven. |\n",
+		{"code in two folders, one of which is missing", "docs/contract/README.md",
+			strings.Replace(readme, "`pkg/later`", "`pkg/toys`, `pkg/later`", 1), ""},
+		{"names of rows", "pkg/toys/a_test.go",
+			"package toys\n\nvar a = []row{{name: \"ZZ-3..4\"}}\n\nvar b = map[string]int{\"ZZ-5\" + x: 1}", ""},
+		{"a heading marks what is below it", "docs/contract/zz.md",
+			strings.Replace(facts, "## More", "## More. **keep**: all", 1) +
+				"## End\n\n| ZZ-6 | Six. |\n\n## Again **keep**\n\n| ZZ-7 | Seven. |\n",
 			"no test has ZZ-7 in its name, which is marked keep, and untestable.md has no reason for that"},
-		{"a mark of no fact", "docs/contract/zz.md", "Marks: **keep** and others.\n\nAbove all (**keep**).\n\n" + facts, "zz.md: a mark of no fact: Above all (**keep**).\n"},
-		{"missing", "docs/contract/zz.md", "Not in this build: ZZ-6, ZZ-7.\n\n" + facts + "\nZZ-6 **keep** Six.\n\nZZ-7 **keep** Seven.\n", ""},
-		{"missing, and tested", "docs/contract/zz.md", "Not in this build: ZZ-5.\n\n" + facts, "zz.md: ZZ-5 is not in this build, and a test cites it"},
+		{"a mark of no fact", "docs/contract/zz.md", "Marks: **keep** and others.\n\nAbove all (**keep**).\n\n" + facts,
+			"zz.md: a mark of no fact: Above all (**keep**).\n"},
+		{"missing", "docs/contract/zz.md", "Not in this build: ZZ-6, ZZ-7.\n\n" + facts + "\nZZ-6 **keep** Six.\n\nZZ-7 **keep** Seven.\n",
+			""},
+		{"missing, and tested", "docs/contract/zz.md", "Not in this build: ZZ-5.\n\n" + facts,
+			"zz.md: ZZ-5 is not in this build, and a test cites it"},
 		{"a build's output does not count", "bin/a.txt", "ZZ-9", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -145,7 +145,8 @@ type functions struct {
 func functionsOf(all []source) *functions {
 	f := &functions{
 		folders: map[string][]string{}, bodies: map[string][]*ast.FuncDecl{}, uses: map[string]map[string]bool{},
-		planners: map[string][]string{}, imports: map[string]map[string]bool{}, types: map[string]ast.Expr{}, snapshots: map[string][]string{},
+		planners: map[string][]string{}, imports: map[string]map[string]bool{}, types: map[string]ast.Expr{},
+		snapshots: map[string][]string{},
 	}
 	for _, s := range all {
 		folder := path.Dir(s.path)

@@ -226,7 +226,8 @@ func wrongFlags(r *project, p page) (found []mistake) {
 func TestWrongCommands(t *testing.T) {
 	testCheck(t, wrongCommands, []pageCase{
 		{"all exist", page{text: "`controller-manager handover --controllers='*'`, `make run EXAMPLES=all`, `controller-manager version`\n\n" +
-			"    MANAGER_BINARY=$(go -C hack/localcluster run . path kubectl) go test ./test/chaos -run '^TestSoak$/^a$' -soak=1m -timeout=0\n" +
+			"    MANAGER_BINARY=$(go -C hack/localcluster run . path kubectl) go test ./test/chaos -run '^TestSoak$/^a$' -soak=1m " +
+			"-timeout=0\n" +
 			"    go -C test/bench run . -only writes -original none # a remark: no more\n" +
 			"    make | grep x && go test -run '^$' -bench . ./pkg/...\n"}, nil},
 		{"no subcommand", page{text: "`controller-manager explain node NAME`"}, []string{"no command explain"}},
@@ -237,8 +238,10 @@ func TestWrongCommands(t *testing.T) {
 		{"no test of that name", page{text: "`go test ./test/chaos -run TestNosuch`; `go test -run=TestPages ./pkg/...`"},
 			[]string{"no test in test/chaos matches \"TestNosuch\"", "no test in pkg matches \"TestPages\""}},
 		{"no flag of a test", page{text: "`go test ./test/chaos -nosuch=1`"}, []string{"no flag -nosuch=1"}},
-		{"no subcommand of the local cluster", page{text: "    X=$(go -C hack/localcluster run . nosuch)\n"}, []string{"no command nosuch"}},
-		{"no flag of the local cluster", page{text: "`go -C hack/localcluster run . build --with-nosuch`"}, []string{"no flag --with-nosuch"}},
+		{"no subcommand of the local cluster", page{text: "    X=$(go -C hack/localcluster run . nosuch)\n"},
+			[]string{"no command nosuch"}},
+		{"no flag of the local cluster", page{text: "`go -C hack/localcluster run . build --with-nosuch`"},
+			[]string{"no flag --with-nosuch"}},
 	})
 }
 

@@ -116,8 +116,9 @@ func unknownFigures(known map[string][]string, row string) (unknown []string) {
 }
 
 func TestWorse(t *testing.T) {
-	rows := comparisons("| work | floor | original | ours |\n|---|---:|---:|---:|\n| a: writes; CPU | 1 | 2,021; 1.88 s | 2005; 2.23 s |\n" +
-		"| events | | 1 | 2 |\n| b | | 1.0 | 1.05 |\n\n| x | y |\n|---|---|\n| 1 | 2 |\n")
+	rows := comparisons(
+		"| work | floor | original | ours |\n|---|---:|---:|---:|\n| a: writes; CPU | 1 | 2,021; 1.88 s | 2005; 2.23 s |\n" +
+			"| events | | 1 | 2 |\n| b | | 1.0 | 1.05 |\n\n| x | y |\n|---|---|\n| 1 | 2 |\n")
 	var got [][2]string
 	for _, c := range rows {
 		got = append(got, c.worse()...)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// excerpt is a line before a block of code that says from which function the block is, such as <!-- excerpt: pkg/reconcile/reconcile.go run.do -->.
+// excerpt is a line before a block of code that says from which function the block is, such as <!-- excerpt: pkg/reconcile/reconcile.go
+// run.do -->.
 var excerpt = regexp.MustCompile(`^<!-- excerpt: (\S+) (\S+) -->$`)
 
 // omission stands in an excerpt for lines that are left out.
@@ -53,7 +54,8 @@ func blockAt(lines []string) []string {
 	return lines[1 : 1+end]
 }
 
-// contains reports whether a source has the lines of a block one after the other, but for omissions. If not, it returns the first line that is missing.
+// contains reports whether a source has the lines of a block one after the other, but for omissions. If not, it returns the first line
+// that is missing.
 func contains(source, block []string) (missing string, ok bool) {
 	at, anywhere := 0, true
 	for _, line := range block {
@@ -120,9 +122,14 @@ func TestWrongExcerpts(t *testing.T) {
 		name, text string
 		wrong      int
 	}{
-		{"lines of a function", block("pages_excerpts_test.go nameOfFunction", "func nameOfFunction(f *ast.FuncDecl) string {", "if f.Recv == nil {", "return f.Name.Name"), 0},
-		{"with an omission", block("pages_excerpts_test.go nameOfFunction", "if f.Recv == nil {", "// ...", "switch t := of.(type) {", "case *ast.StarExpr:"), 0},
-		{"a line is left out without a word", block("pages_excerpts_test.go nameOfFunction", "if f.Recv == nil {", "}", "of := f.Recv.List[0].Type"), 1},
+		{"lines of a function",
+			block("pages_excerpts_test.go nameOfFunction", "func nameOfFunction(f *ast.FuncDecl) string {", "if f.Recv == nil {",
+				"return f.Name.Name"), 0},
+		{"with an omission",
+			block("pages_excerpts_test.go nameOfFunction", "if f.Recv == nil {", "// ...", "switch t := of.(type) {",
+				"case *ast.StarExpr:"), 0},
+		{"a line is left out without a word",
+			block("pages_excerpts_test.go nameOfFunction", "if f.Recv == nil {", "}", "of := f.Recv.List[0].Type"), 1},
 		{"another order", block("pages_excerpts_test.go nameOfFunction", "of = t.X", "case *ast.StarExpr:", "default:"), 1},
 		{"no such function", block("pages_excerpts_test.go nothing", "a", "b", "c"), 1},
 		{"no such file", block("nothing.go nothing", "a", "b", "c"), 1},

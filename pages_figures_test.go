@@ -65,7 +65,8 @@ func wrongFigures(_ *project, p page) (found []mistake) {
 			continue
 		}
 		if made := madeBy.FindStringSubmatch(section); made != nil && (made[1] != last[1] || !sameCommit(made[2], last[2])) {
-			found = append(found, mistakenf(lineOf(table[0]), "the table says %s, the line above it %s, commit %s", made[0], last[1], last[2]))
+			found = append(found,
+				mistakenf(lineOf(table[0]), "the table says %s, the line above it %s, commit %s", made[0], last[1], last[2]))
 		}
 	}
 	return found
@@ -106,7 +107,8 @@ func wrongSet(said string) string {
 	}
 	count, _ := strconv.Atoi(match[1] + match[2])
 	if count+len(without) != len(on) {
-		return strconv.Itoa(count) + " controllers and those that are left out are not the " + strconv.Itoa(len(on)) + " that are on by default"
+		return strconv.Itoa(count) + " controllers and those that are left out are not the " + strconv.Itoa(len(on)) +
+			" that are on by default"
 	}
 	return ""
 }

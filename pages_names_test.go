@@ -275,7 +275,8 @@ func TestWrongNames(t *testing.T) {
 			"`TestPages`, `TestCrash`"}, nil},
 		{"a function is gone", page{text: "`manager.Run(ctx, manager.Config{...}, controllers.Registry)`"},
 			[]string{"manager has Run", "manager has Config"}},
-		{"a field is gone", page{text: "`plan.Change.Nosuch` and `Elector.Nosuch`"}, []string{"plan.Change has Nosuch", "Elector has Nosuch"}},
+		{"a field is gone", page{text: "`plan.Change.Nosuch` and `Elector.Nosuch`"},
+			[]string{"plan.Change has Nosuch", "Elector has Nosuch"}},
 		{"in an example", page{text: "```go\nx := plan.Nosuch{}\n```"}, []string{"plan has Nosuch"}},
 		{"a test is gone", page{text: "`TestNosuch`"}, []string{"TestNosuch"}},
 	})

@@ -115,8 +115,9 @@ func sections(text string) (names []string) {
 
 func TestWrongPaths(t *testing.T) {
 	testCheck(t, wrongPaths, []pageCase{
-		{"all exist", page{text: "`pkg/plan`, `internal/*/sums`, pkg/controllers/<name>/controller.go, `observe*.go`, `pkg/plan.Change` and\n" +
-			"`registry.go` in test/oracle. Not ours: k8s.io/x/pkg/y, <https://example.com/test/x>"}, nil},
+		{"all exist",
+			page{text: "`pkg/plan`, `internal/*/sums`, pkg/controllers/<name>/controller.go, `observe*.go`, `pkg/plan.Change` and\n" +
+				"`registry.go` in test/oracle. Not ours: k8s.io/x/pkg/y, <https://example.com/test/x>"}, nil},
 		{"a file has moved", page{text: "\n`test/bench/floor.go` and `internal/listwatch/paced.go`"},
 			[]string{"test/bench/floor.go", "paced.go"}},
 		{"a folder is gone, in a command", page{text: "    go test ./pkg/engine/...\n"}, []string{"pkg/engine"}},

@@ -41,7 +41,8 @@ var pageChecks = []struct {
 	ofFact bool
 }{
 	{wrongPaths, true}, {wrongLinks, true}, {wrongCommands, true},
-	{wrongNames, false}, {wrongExcerpts, false}, {wrongFlags, false}, {wrongControllers, false}, {wrongLeases, false}, {wrongFigures, false},
+	{wrongNames, false}, {wrongExcerpts, false}, {wrongFlags, false}, {wrongControllers, false}, {wrongLeases, false},
+	{wrongFigures, false},
 }
 
 func TestPages(t *testing.T) {

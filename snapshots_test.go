@@ -110,9 +110,10 @@ func credential(name string, of ast.Expr) (why string) {
 		return true
 	})
 	text, ok := of.(*ast.Ident)
-	if ok && text.Name == "string" && slices.ContainsFunc([]string{"token", "key", "password", "secret", "signature", "certificate"}, func(word string) bool {
-		return strings.Contains(strings.ToLower(name), word)
-	}) {
+	if ok && text.Name == "string" &&
+		slices.ContainsFunc([]string{"token", "key", "password", "secret", "signature", "certificate"}, func(word string) bool {
+			return strings.Contains(strings.ToLower(name), word)
+		}) {
 		why = "its name says so"
 	}
 	return why

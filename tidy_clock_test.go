@@ -10,12 +10,14 @@ import (
 	"testing"
 )
 
-// deadlines says of each package that compares times with the present one by which clock it does, beside what internal/clock does for all: a jump of the
-// machine's clock that the API server does not confirm is seen by none of them. With "seen", times of objects count by the monotonic clock from when
-// this process has seen them, and TestWallClockJumps of the package shows that. Else the comparison is of times that this process remembers, which
-// have a monotonic reading by themselves ("own"), or follows the wall clock, and why that has to be.
+// deadlines says of each package that compares times with the present one by which clock it does, beside what internal/clock does for
+// all: a jump of the machine's clock that the API server does not confirm is seen by none of them. With "seen", times of objects count
+// by the monotonic clock from when this process has seen them, and TestWallClockJumps of the package shows that. Else the comparison is
+// of times that this process remembers, which have a monotonic reading by themselves ("own"), or follows the wall clock, and why that
+// has to be.
 var deadlines = map[string]string{
-	"pkg/controllers/attachdetach":                     "own, and since when nodes are not ready or VolumeAttachments exist, which others have written",
+	"pkg/controllers/attachdetach": "own, and since when nodes are not ready or VolumeAttachments exist, which others " +
+		"have written",
 	"pkg/controllers/cronjob":                          "schedules follow the wall clock",
 	"pkg/controllers/csrapproving":                     "own",
 	"pkg/controllers/csrcleaner":                       "hours since others have decided",

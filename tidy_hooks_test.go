@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Writes are made by several goroutines at once, so a test that changes its own variables where a fake server calls it back does so under a lock, or
-// with sync/atomic. The race detector sees the mistake only in the runs in which two writes meet.
+// Writes are made by several goroutines at once, so a test that changes its own variables where a fake server calls it back does so
+// under a lock, or with sync/atomic. The race detector sees the mistake only in the runs in which two writes meet.
 func TestHooksOfFakeServersAreSafe(t *testing.T) {
 	checked := 0
 	for _, s := range sources(t) {
@@ -26,7 +26,8 @@ func TestHooksOfFakeServersAreSafe(t *testing.T) {
 			}
 			checked++
 			for _, name := range capturedChanges(hook) {
-				t.Errorf("%s: %s changes %s without a lock, and may be called by several goroutines at once", s.set.Position(hook.Pos()), sel.Sel.Name, name)
+				t.Errorf("%s: %s changes %s without a lock, and may be called by several goroutines at once", s.set.Position(hook.Pos()),
+					sel.Sel.Name, name)
 			}
 			return true
 		})

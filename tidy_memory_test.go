@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is remembered of an object must not be taken for that of the next one of its name. So a controller with a memory sets Subject, or the memory
-// itself says which object it is about.
+// What is remembered of an object must not be taken for that of the next one of its name. So a controller with a memory sets Subject,
+// or the memory itself says which object it is about.
 func TestMemoriesAreOfOneObject(t *testing.T) {
 	excused := map[string]string{ // memories that are about more than one object, or that nobody can take for another one
 		"attachdetach volumeMemory":      "of the nodes of a volume, by which driver and handle",
@@ -38,7 +38,8 @@ func TestMemoriesAreOfOneObject(t *testing.T) {
 					subjects[folder]++
 				}
 			case *ast.TypeSpec:
-				if fields, ok := n.Type.(*ast.StructType); ok && strings.HasSuffix(strings.ToLower(n.Name.Name), "memory") && !names(fields, "UID", "Claim", "Version", "Service") {
+				if fields, ok := n.Type.(*ast.StructType); ok && strings.HasSuffix(strings.ToLower(n.Name.Name), "memory") &&
+					!names(fields, "UID", "Claim", "Version", "Service") {
 					memories = append(memories, found{folder, n.Name.Name})
 				}
 			}

@@ -57,7 +57,8 @@ func cachePods(host string) {
 		panic(err)
 	}
 	client, err := listwatch.NewClient(&rest.Config{Host: host, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}, kept.(*projection.Projection))
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}},
+		kept.(*projection.Projection))
 	if err != nil {
 		panic(err)
 	}
@@ -201,21 +202,24 @@ func encode(b *testing.B, o runtime.Object) []byte {
 func largePod(i, version int) *corev1.Pod {
 	set := metav1.ObjectMeta{Name: fmt.Sprintf("web-%06d", i/20), UID: types.UID(fmt.Sprintf("set-%032d", i/20))}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: fmt.Sprintf("%s-%05d", set.Name, i), Namespace: "shop", UID: types.UID(fmt.Sprintf("%036d", i)), ResourceVersion: strconv.Itoa(version),
+		Name: fmt.Sprintf("%s-%05d", set.Name, i), Namespace: "shop", UID: types.UID(fmt.Sprintf("%036d", i)),
+		ResourceVersion:   strconv.Itoa(version),
 		CreationTimestamp: metav1.Unix(1700000000, 0), Labels: map[string]string{"app": set.Name, "pod-template-hash": "6d4b9"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: "Update", FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(`"` + strings.Repeat("x", 2700) + `"`)}},
 	}}
 	p.Spec.NodeName = fmt.Sprint("node-", i%200)
-	c := corev1.Container{Name: "web", Image: "registry.example.com/web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}
+	c := corev1.Container{Name: "web", Image: "registry.example.com/web:1",
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}
 	for j := range 80 {
 		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", j), Value: strings.Repeat("v", 40)})
 	}
 	p.Spec.Containers = []corev1.Container{c}
 	p.Status.Phase, p.Status.PodIP = corev1.PodRunning, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)
 	for _, kind := range []corev1.PodConditionType{"Initialized", "Ready", "ContainersReady", "PodScheduled"} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: "True", LastTransitionTime: metav1.Unix(1700000000, 0)})
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{Type: kind, Status: "True", LastTransitionTime: metav1.Unix(1700000000, 0)})
 	}
 	return p
 }

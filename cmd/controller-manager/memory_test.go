@@ -19,14 +19,18 @@ func TestCgroupLimit(t *testing.T) {
 		want int64 // 0: none
 	}{
 		{"no cgroups", fstest.MapFS{}, 0},
-		{"version 2, seen from within the container", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("268435456\n")}, 256 << 20},
+		{"version 2, seen from within the container",
+			fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("268435456\n")}, 256 << 20},
 		{"version 2, without a limit", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("max\n")}, 0},
 		{"version 2, the narrowest of those around it", fstest.MapFS{"proc/self/cgroup": file("0::/pods/a/b\n"),
 			"sys/fs/cgroup/pods/a/b/memory.max": file("max"), "sys/fs/cgroup/pods/a/memory.max": file("100"),
 			"sys/fs/cgroup/pods/memory.max": file("200")}, 100},
-		{"version 1", fstest.MapFS{"proc/self/cgroup": file("5:cpu:/a\n4:memory:/a\n"), "sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("300\n"),
-			"sys/fs/cgroup/cpu/a/memory.max": file("1")}, 300},
-		{"version 1, without a limit", fstest.MapFS{"proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 0},
+		{"version 1",
+			fstest.MapFS{"proc/self/cgroup": file("5:cpu:/a\n4:memory:/a\n"), "sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("300\n"),
+				"sys/fs/cgroup/cpu/a/memory.max": file("1")}, 300},
+		{"version 1, without a limit",
+			fstest.MapFS{"proc/self/cgroup": file("4:memory:/\n"),
+				"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 0},
 		{"nonsense", fstest.MapFS{"proc/self/cgroup": file("0\n::\n0::../..\n"), "sys/fs/cgroup/memory.max": file("-1")}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

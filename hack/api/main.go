@@ -45,7 +45,8 @@ func check(text string) error {
 	for i < min(len(before), len(now))-1 && before[i] == now[i] {
 		i++
 	}
-	return fmt.Errorf("the public API has changed, and %s is out of date from line %d on: run 'go run ./hack/api'\n-%s\n+%s", file, i+1, before[i], now[i])
+	return fmt.Errorf("the public API has changed, and %s is out of date from line %d on: run 'go run ./hack/api'\n-%s\n+%s", file, i+1,
+		before[i], now[i])
 }
 
 // list returns the exported declarations of all packages below a folder.

@@ -33,8 +33,9 @@ func TestUnchanged(t *testing.T) {
 	stamps := t.TempDir()
 	t.Setenv("GATE_STAMPS", stamps)
 	write(t, map[string]string{
-		"go.mod":                "module a.test/a\n\ngo 1.26\n",
-		"x/x.go":                "package x\n\nimport (\n\t_ \"embed\"\n\n\t_ \"a.test/a/y\"\n)\n\n//go:embed texts/text\nvar Text string\n",
+		"go.mod": "module a.test/a\n\ngo 1.26\n",
+		"x/x.go": "package x\n\nimport (\n\t_ \"embed\"\n\n\t_ \"a.test/a/y\"\n)\n\n" +
+			"//go:embed texts/text\nvar Text string\n",
 		"x/texts/text":          "text",
 		"y/y.go":                "package y\n",
 		"z/z.go":                "package z\n",
@@ -179,7 +180,8 @@ func TestTable(t *testing.T) {
 	for i := range 12 {
 		rows = append(rows, row{packageRow, "p" + string(rune('a'+i)), time.Duration(i+1) * time.Second, time.Second})
 	}
-	rows = append(rows, row{stepRow, "make test", 100 * time.Second, 60 * time.Second}, row{stepRow, "make other", 2 * time.Second, time.Second})
+	rows = append(rows, row{stepRow, "make test", 100 * time.Second, 60 * time.Second},
+		row{stepRow, "make other", 2 * time.Second, time.Second})
 	var text strings.Builder
 	if err := writeTable(&text, rows); err != nil {
 		t.Fatal(err)
@@ -190,7 +192,8 @@ func TestTable(t *testing.T) {
 	}
 	want := []string{"wall s CPU s of tests step", "60 100 78 make test", "1 2 0 make other", "61 102 all", "",
 		"wall s CPU s the dearest 10 of 12 packages that were tested",
-		"1.0 12.0 pl", "1.0 11.0 pk", "1.0 10.0 pj", "1.0 9.0 pi", "1.0 8.0 ph", "1.0 7.0 pg", "1.0 6.0 pf", "1.0 5.0 pe", "1.0 4.0 pd", "1.0 3.0 pc"}
+		"1.0 12.0 pl", "1.0 11.0 pk", "1.0 10.0 pj", "1.0 9.0 pi", "1.0 8.0 ph", "1.0 7.0 pg", "1.0 6.0 pf", "1.0 5.0 pe", "1.0 4.0 pd",
+		"1.0 3.0 pc"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

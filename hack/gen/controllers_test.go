@@ -19,14 +19,21 @@ func TestMarkControllers(t *testing.T) {
 	const text = "# Page\n\n**7 of the 9** are here.\n\n| controller | alias |\n|---|---|\n"
 	for _, c := range []struct{ name, page, want, wrong string }{
 		{name: "marks follow from the registry", page: text + web + db + app,
-			want: strings.NewReplacer("**7 of the 9**", "**2 of the 3**", "on | | Serves", "on | [yes](web.md) | Serves", "[yes](db.md)", "no", "off | no", "off | yes").Replace(text + web + db + app)},
+			want: strings.NewReplacer("**7 of the 9**", "**2 of the 3**", "on | | Serves", "on | [yes](web.md) | Serves", "[yes](db.md)",
+				"no", "off | no", "off | yes").Replace(text + web + db + app)},
 		{name: "a name is missing", page: text + web + app, wrong: "no row for db-controller"},
-		{name: "a name has two rows", page: text + web + db + app + web, wrong: "web-controller is unknown to the original, or has two rows"},
-		{name: "a name is unknown", page: text + web + db + app + strings.ReplaceAll(web, "web", "foo"), wrong: "foo-controller is unknown"},
-		{name: "an alias is wrong", page: text + web + strings.Replace(db, "`db`", "none", 1) + app, wrong: "db-controller: the alias is none, want `db`"},
-		{name: "a cell is empty", page: text + web + strings.Replace(db, "Nothing is stored.", "", 1) + app, wrong: "db-controller: a cell is empty"},
-		{name: "a cell is missing", page: text + web + strings.Replace(db, "Stores. |", "", 1) + app, wrong: "db-controller: the row has 5 cells"},
-		{name: "it is off by default", page: text + web + db + strings.Replace(app, "off", "on", 1), wrong: "app-controller: it is off by default"},
+		{name: "a name has two rows", page: text + web + db + app + web,
+			wrong: "web-controller is unknown to the original, or has two rows"},
+		{name: "a name is unknown", page: text + web + db + app + strings.ReplaceAll(web, "web", "foo"),
+			wrong: "foo-controller is unknown"},
+		{name: "an alias is wrong", page: text + web + strings.Replace(db, "`db`", "none", 1) + app,
+			wrong: "db-controller: the alias is none, want `db`"},
+		{name: "a cell is empty", page: text + web + strings.Replace(db, "Nothing is stored.", "", 1) + app,
+			wrong: "db-controller: a cell is empty"},
+		{name: "a cell is missing", page: text + web + strings.Replace(db, "Stores. |", "", 1) + app,
+			wrong: "db-controller: the row has 5 cells"},
+		{name: "it is off by default", page: text + web + db + strings.Replace(app, "off", "on", 1),
+			wrong: "app-controller: it is off by default"},
 	} {
 		got, err := markControllers([]byte(c.page), registry, aliases, map[string]string{"web-controller": "web.md"})
 		switch {
@@ -44,13 +51,15 @@ func TestMarkControllers(t *testing.T) {
 func TestPagesOfControllers(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"a.md": "# A\n\nIt works with `web-app-controller`.\n", "webapp.md": "# Web\n\n`web-app-controller`\n", "both.md": "# Both\n`db` is `db-controller`\n\n## Others\n\n`app`\n",
+		"a.md": "# A\n\nIt works with `web-app-controller`.\n", "webapp.md": "# Web\n\n`web-app-controller`\n",
+		"both.md": "# Both\n`db` is `db-controller`\n\n## Others\n\n`app`\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pages, err := pagesOfControllers(folder, []manager.Controller{{Name: "web-app-controller", Alias: "web-app"}, {Name: "db-controller", Alias: "db"}, {Name: "app"}})
+	pages, err := pagesOfControllers(folder,
+		[]manager.Controller{{Name: "web-app-controller", Alias: "web-app"}, {Name: "db-controller", Alias: "db"}, {Name: "app"}})
 	if err != nil || len(pages) != 2 || pages["web-app-controller"] != "webapp.md" || pages["db-controller"] != "both.md" {
 		t.Errorf("%v, %v", pages, err)
 	}

@@ -17,10 +17,11 @@ var listed = []string{
 var (
 	// names are the controllers in a sentence, such as "the controllers `endpoint`, `podgc` and `replicaset`". One name alone is no list.
 	names = regexp.MustCompile("(?i)(\\bthe controllers\\s)`[a-z-]+`(?:,\\s+`[a-z-]+`)+\\s+and\\s+`[a-z-]+`")
-	// switches are the value of --controllers with which the original leaves controllers to a manager beside it, and taken is the value that
-	// this manager has. What kubeadm and k3s set by themselves stays.
-	switches = regexp.MustCompile(`((?:controllers=|value: ")\*,(?:bootstrapsigner,)?(?:tokencleaner,)?(?:-service,-route,-cloud-node-lifecycle,)?)-[a-z-]+(?:,-[a-z-]+)+`)
-	taken    = regexp.MustCompile(`(--controllers=)[a-z][a-z-]*(?:,[a-z][a-z-]*)+`)
+	// switches are the value of --controllers with which the original leaves controllers to a manager beside it, and taken is the value
+	// that this manager has. What kubeadm and k3s set by themselves stays.
+	switches = regexp.MustCompile(
+		`((?:controllers=|value: ")\*,(?:bootstrapsigner,)?(?:tokencleaner,)?(?:-service,-route,-cloud-node-lifecycle,)?)-[a-z-]+(?:,-[a-z-]+)+`)
+	taken = regexp.MustCompile(`(--controllers=)[a-z][a-z-]*(?:,[a-z][a-z-]*)+`)
 )
 
 // listControllers brings the lists of a page up to date, in the order of the aliases.

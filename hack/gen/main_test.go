@@ -56,7 +56,8 @@ var mayTouchEverything = map[string]string{
 	account + ":disruption-controller":     "* */scale get", // of whatever owns pods (DIS-20e)
 }
 
-// mayReadMetrics are the wildcards of the autoscaler, which scales whatever has a scale by metrics whose names are those of resources (HPA-65).
+// mayReadMetrics are the wildcards of the autoscaler, which scales whatever has a scale by metrics whose names are those of resources
+// (HPA-65).
 var mayReadMetrics = []string{"* */scale get update", "custom.metrics.k8s.io * get", "external.metrics.k8s.io * list"}
 
 func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
@@ -71,7 +72,8 @@ func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
 			case r.Name == account+":horizontal-pod-autoscaler" && slices.Contains(mayReadMetrics, all):
 			case strings.Contains(all, "*") && all != mayTouchEverything[r.Name]:
 				t.Errorf("%s has a wildcard: %s", r.Name, all)
-			case rule.Resource == "secrets" && !slices.Contains(mayTouchSecrets[r.Name], verbs) || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
+			case rule.Resource == "secrets" && !slices.Contains(mayTouchSecrets[r.Name], verbs) ||
+				strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
 				t.Errorf("%s is a way to everything: %s", r.Name, all)
 			case rule.For == "":
 				t.Errorf("%s does not say what for: %s", r.Name, all)
@@ -86,18 +88,21 @@ func TestRulesInYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "kind: Role\nmetadata:\n  name: r\n  namespace: n\nrules:\n# a test\n- apiGroups: [\"\"]\n  resources: [pods/status]\n  resourceNames: [x, y]\n  verbs: [get, patch]\n---\n"
+	want := "kind: Role\nmetadata:\n  name: r\n  namespace: n\nrules:\n# a test\n- apiGroups: [\"\"]\n  resources: [pods/status]\n  " +
+		"resourceNames: [x, y]\n  verbs: [get, patch]\n---\n"
 	if !strings.Contains(string(out), want) {
 		t.Errorf("got\n%s", out)
 	}
-	out, err = render([]role{{Name: "r", Account: "a", Rules: []rbac.Rule{{Group: "*", Resource: "*/scale", Verbs: []string{"*"}, For: "a test"}}}})
+	out, err = render([]role{{Name: "r", Account: "a",
+		Rules: []rbac.Rule{{Group: "*", Resource: "*/scale", Verbs: []string{"*"}, For: "a test"}}}})
 	if want := "- apiGroups: [\"*\"]\n  resources: [\"*/scale\"]\n  verbs: [\"*\"]\n"; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("wildcards: got\n%s", out)
 	}
 }
 
 func TestRolesOfANamespace(t *testing.T) {
-	rights := map[string]rbac.Rights{"signer": {In: map[string][]rbac.Rule{"kube-public": {{Resource: "configmaps", Verbs: []string{"get"}, For: "a test"}}}}}
+	rights := map[string]rbac.Rights{"signer": {In: map[string][]rbac.Rule{"kube-public": {{Resource: "configmaps", Verbs: []string{"get"},
+		For: "a test"}}}}}
 	var found int
 	for _, r := range roles(rights) {
 		if r.Account == "signer" && r.Namespace == "kube-public" && len(r.Rules) == 1 {
@@ -135,7 +140,8 @@ func TestAlertsOfAnotherJob(t *testing.T) {
 func TestOverlaysHaveTheRolesOfTheirControllers(t *testing.T) {
 	for set, absent := range map[string][]string{
 		"default": {"account of Secrets update delete", "signers sign", "kube-public"},
-		"beside":  {"account of Secrets update delete", "signers sign", "kube-public", "signers approve", "clusterroles escalate", "secrets delete"},
+		"beside": {"account of Secrets update delete", "signers sign", "kube-public", "signers approve", "clusterroles escalate",
+			"secrets delete"},
 	} {
 		i := slices.IndexFunc(roleSets, func(s roleSet) bool { return s.name == set })
 		has := whatRolesHave(roles(rightsOf(controllers.Registry(), roleSets[i].has)))
@@ -168,17 +174,23 @@ func whatRolesHave(all []role) map[string]bool {
 
 func TestListControllers(t *testing.T) {
 	registry := []manager.Controller{
-		{Name: "web-controller", Alias: "web", Beside: true}, {Name: "app", Beside: true}, {Name: "db-controller", Alias: "db", Beside: true},
+		{Name: "web-controller", Alias: "web", Beside: true}, {Name: "app", Beside: true},
+		{Name: "db-controller", Alias: "db", Beside: true},
 		{Name: "off", OffByDefault: true}, {Name: "signer-controller", Alias: "signer"},
 	}
 	for _, c := range []struct{ name, page, want string }{
-		{"a sentence over two lines", "It has the controllers `web`,\n`old` and `db`.", "It has the controllers `app`, `db`, `off`, `signer` and `web`."},
-		{"what the original leaves", "start it with `--controllers=*,-web,-db` first", "start it with `--controllers=*,-app,-db,-web` first"},
-		{"after what kubeadm sets", "--controllers=*,bootstrapsigner,tokencleaner,-web,-db", "--controllers=*,bootstrapsigner,tokencleaner,-app,-db,-web"},
-		{"after what k3s sets", "controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-web,-db", "controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-app,-db,-web"},
+		{"a sentence over two lines", "It has the controllers `web`,\n`old` and `db`.",
+			"It has the controllers `app`, `db`, `off`, `signer` and `web`."},
+		{"what the original leaves", "start it with `--controllers=*,-web,-db` first",
+			"start it with `--controllers=*,-app,-db,-web` first"},
+		{"after what kubeadm sets", "--controllers=*,bootstrapsigner,tokencleaner,-web,-db",
+			"--controllers=*,bootstrapsigner,tokencleaner,-app,-db,-web"},
+		{"after what k3s sets", "controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-web,-db",
+			"controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-app,-db,-web"},
 		{"as a value", `value: "*,bootstrapsigner,tokencleaner,-web,-db"`, `value: "*,bootstrapsigner,tokencleaner,-app,-db,-web"`},
 		{"what this manager takes", "--controllers=web,db", "--controllers=app,db,web"},
-		{"one name is no list", "the controllers `web` and `db`; --controllers=*,-web; --controllers=web", "the controllers `web` and `db`; --controllers=*,-web; --controllers=web"},
+		{"one name is no list", "the controllers `web` and `db`; --controllers=*,-web; --controllers=web",
+			"the controllers `web` and `db`; --controllers=*,-web; --controllers=web"},
 	} {
 		if got := string(listControllers([]byte(c.page), registry)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

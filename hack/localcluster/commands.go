@@ -24,7 +24,8 @@ func nameFlag(flags *flag.FlagSet) *string {
 // createFlags are those of the commands that create a cluster.
 func createFlags(flags *flag.FlagSet) *options {
 	o := &options{}
-	flags.StringVar(&o.controllerManager, "kube-controller-manager-binary", "", "run this program as the cluster's controller manager (default none)")
+	flags.StringVar(&o.controllerManager, "kube-controller-manager-binary", "",
+		"run this program as the cluster's controller manager (default none)")
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes, each with room for 10,000 pods")
 	flags.BoolVar(&o.kubeadmAdmission, "kubeadm-admission", false,
 		"exactly the admission plugins of kubeadm, and nodes that keep the taint not-ready until a controller manager takes it away")

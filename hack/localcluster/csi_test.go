@@ -89,7 +89,8 @@ func TestTheDriverIsBuiltAnewWhenItHasChanged(t *testing.T) {
 		same          bool
 	}{
 		{"go.mod", "module m", false}, {"go.sum", "", false}, {"main.go", "package main", false},
-		{"main_test.go", "package main", true}, {"README.md", "# m", true}, {"main.go", "package main // changed", false}, {"other.go", "package main", false},
+		{"main_test.go", "package main", true}, {"README.md", "# m", true}, {"main.go", "package main // changed", false},
+		{"other.go", "package main", false},
 	} {
 		if err := os.WriteFile(filepath.Join(folder, c.file), []byte(c.content), 0o600); err != nil {
 			t.Fatal(err)
@@ -183,7 +184,8 @@ func TestOnlyWhatIsAskedForIsBuilt(t *testing.T) {
 	if err := tools.ensureBuilt(t.Context(), true, true); err == nil || !strings.Contains(err.Error(), "build --with-csi") {
 		t.Errorf("--no-build without sidecars: %v", err)
 	}
-	for names, want := range map[string]string{"csidriver csi-resizer": "1 to 3 minutes", "csidriver etcd": "5 to 8 minutes", "kubectl": "half a minute"} {
+	for names, want := range map[string]string{"csidriver csi-resizer": "1 to 3 minutes", "csidriver etcd": "5 to 8 minutes",
+		"kubectl": "half a minute"} {
 		var missing []program
 		for _, name := range strings.Fields(names) {
 			missing = append(missing, findProgram(name))

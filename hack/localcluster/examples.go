@@ -126,7 +126,8 @@ func autoscaled(o object) (string, bool) {
 		return "it has no metrics yet", false
 	}
 	used, most := s.CurrentMetrics[0].Resource.Current.AverageUtilization, o.Spec.Metrics[0].Resource.Target.AverageUtilization
-	what := fmt.Sprintf("%d pods, with at least %d, use %d%% of the CPU time that they request", s.CurrentReplicas, o.Spec.MinReplicas, used)
+	what := fmt.Sprintf("%d pods, with at least %d, use %d%% of the CPU time that they request", s.CurrentReplicas, o.Spec.MinReplicas,
+		used)
 	return what, s.CurrentReplicas == s.DesiredReplicas && s.CurrentReplicas > o.Spec.MinReplicas && used > 0 && used <= most
 }
 

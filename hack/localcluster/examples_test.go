@@ -61,15 +61,19 @@ func TestWhatBecameOfExamples(t *testing.T) {
 		{"Deployment", `{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"availableReplicas":3}`, "3 of 3 pods are available"},
 		{"ReplicaSet", `{"observedGeneration":2,"replicas":3,"availableReplicas":1}`, ""},
 		{"ReplicaSet", `{"observedGeneration":2,"replicas":3,"availableReplicas":3}`, "3 of 3 pods are available"},
-		{"StatefulSet", `{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"availableReplicas":3,"updateRevision":"db-2","currentRevision":"db-1"}`, ""},
-		{"StatefulSet", `{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"availableReplicas":3,"updateRevision":"db-2","currentRevision":"db-2"}`,
+		{"StatefulSet",
+			`{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"availableReplicas":3,"updateRevision":"db-2","currentRevision":"db-1"}`, ""},
+		{"StatefulSet",
+			`{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"availableReplicas":3,"updateRevision":"db-2","currentRevision":"db-2"}`,
 			"3 of 3 pods are available, each with a claim"},
 		{"DaemonSet", `{"observedGeneration":2}`, ""},
 		{"DaemonSet", `{"observedGeneration":2,"desiredNumberScheduled":3,"updatedNumberScheduled":3,"numberAvailable":2}`, ""},
-		{"DaemonSet", `{"observedGeneration":2,"desiredNumberScheduled":3,"updatedNumberScheduled":3,"numberAvailable":3}`, "3 of 3 nodes have an available pod"},
+		{"DaemonSet", `{"observedGeneration":2,"desiredNumberScheduled":3,"updatedNumberScheduled":3,"numberAvailable":3}`,
+			"3 of 3 nodes have an available pod"},
 		{"PodDisruptionBudget", `{"observedGeneration":2}`, ""},
 		{"PodDisruptionBudget", `{"observedGeneration":2,"expectedPods":3,"currentHealthy":2,"disruptionsAllowed":0}`, ""},
-		{"PodDisruptionBudget", `{"observedGeneration":2,"expectedPods":3,"currentHealthy":3,"disruptionsAllowed":1}`, "3 of 3 pods are healthy, 1 may be evicted"},
+		{"PodDisruptionBudget", `{"observedGeneration":2,"expectedPods":3,"currentHealthy":3,"disruptionsAllowed":1}`,
+			"3 of 3 pods are healthy, 1 may be evicted"},
 		{"ResourceQuota", `{}`, ""},
 		{"ResourceQuota", `{"hard":{"pods":"4","cpu":"2"},"used":{"pods":"0","cpu":"0"}}`, ""},
 		{"ResourceQuota", `{"hard":{"pods":"5","cpu":"2"},"used":{"pods":"3","cpu":"1500m"}}`, ""},
@@ -81,16 +85,20 @@ func TestWhatBecameOfExamples(t *testing.T) {
 		{"CronJob", `{"lastScheduleTime":"2026-01-01T00:00:00Z","lastSuccessfulTime":"2026-01-01T00:00:05Z"}`,
 			"the Job of 2026-01-01T00:00:00Z was created, and one was successful at 2026-01-01T00:00:05Z"},
 		{"HorizontalPodAutoscaler", `{}`, ""},
-		{"HorizontalPodAutoscaler", `{"currentReplicas":1,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`, ""},
-		{"HorizontalPodAutoscaler", `{"currentReplicas":4,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":75}}}]}`, ""},
+		{"HorizontalPodAutoscaler",
+			`{"currentReplicas":1,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`, ""},
+		{"HorizontalPodAutoscaler",
+			`{"currentReplicas":4,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":75}}}]}`, ""},
 		{"HorizontalPodAutoscaler", `{"currentReplicas":4,"desiredReplicas":4,"currentMetrics":[{"type":""}]}`, ""},
-		{"HorizontalPodAutoscaler", `{"currentReplicas":6,"desiredReplicas":6,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`,
+		{"HorizontalPodAutoscaler",
+			`{"currentReplicas":6,"desiredReplicas":6,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`,
 			"6 pods, with at least 1, use 50% of the CPU time that they request"},
 	} {
 		all := examples()
 		e := all[slices.IndexFunc(all, func(e example) bool { return e.kind == c.kind })]
 		var o object
-		if err := json.Unmarshal([]byte(`{"metadata":{"generation":2},"spec":{"replicas":3,"completions":3,"minReplicas":1,"metrics":[{"resource":{"target":{"averageUtilization":50}}}],"hard":{"pods":"4","cpu":"2"}},"status":`+c.status+`}`), &o); err != nil {
+		if err := json.Unmarshal(
+			[]byte(`{"metadata":{"generation":2},"spec":{"replicas":3,"completions":3,"minReplicas":1,"metrics":[{"resource":{"target":{"averageUtilization":50}}}],"hard":{"pods":"4","cpu":"2"}},"status":`+c.status+`}`), &o); err != nil {
 			t.Fatal(err)
 		}
 		what, done := e.became(o)
@@ -132,7 +140,8 @@ func TestAJobThatGoesIsAwaited(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := a.await(ctx, example{kind: "Job", name: "sum", path: "/jobs/", became: completed}); err == nil || !strings.Contains(err.Error(), "Job sum") {
+	if _, err := a.await(ctx, example{kind: "Job", name: "sum", path: "/jobs/", became: completed}); err == nil ||
+		!strings.Contains(err.Error(), "Job sum") {
 		t.Errorf("one that is not there: %v", err)
 	}
 }

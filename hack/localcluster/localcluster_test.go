@@ -52,7 +52,8 @@ func newTestCluster(t *testing.T, name string) *cluster {
 func TestPinnedVersionsAreFound(t *testing.T) {
 	t.Setenv("KUBERNETES", "")
 	tools := newTestToolbox(t)
-	for module, prefix := range map[string]string{"kubernetes": "v1.37.", "etcd": "v3.7.", "kwok": "v0.8.", "csi": "v6.4.", driverProgram: "source"} {
+	for module, prefix := range map[string]string{"kubernetes": "v1.37.", "etcd": "v3.7.", "kwok": "v0.8.", "csi": "v6.4.",
+		driverProgram: "source"} {
 		version, key, err := tools.pinned(module)
 		if err != nil || !strings.HasPrefix(version, prefix) || len(key) != 12 {
 			t.Errorf("%s: version %q, key %q, error %v", module, version, key, err)
@@ -64,7 +65,8 @@ func TestPinnedVersionsAreFound(t *testing.T) {
 }
 
 func TestAnOlderReleaseIsChosenByTheEnvironment(t *testing.T) {
-	for release, want := range map[string]string{"": "kubernetes-v1.37.", "1.37": "kubernetes-v1.37.", "1.36": "kubernetes-v1.36.", "1.35": "kubernetes-v1.35."} {
+	for release, want := range map[string]string{"": "kubernetes-v1.37.", "1.37": "kubernetes-v1.37.", "1.36": "kubernetes-v1.36.",
+		"1.35": "kubernetes-v1.35."} {
 		t.Setenv("KUBERNETES", release)
 		path, err := newTestToolbox(t).path("kube-apiserver")
 		if folder := filepath.Base(filepath.Dir(path)); err != nil || !strings.HasPrefix(folder, want) {
@@ -80,7 +82,8 @@ func TestAnOlderReleaseIsChosenByTheEnvironment(t *testing.T) {
 }
 
 func TestClientsWorkWithServersOneReleaseApart(t *testing.T) {
-	for client, want := range map[string]bool{"v1.36.0": true, "v1.37.2": true, "v1.38.1-rc.0": true, "v1.35.9": false, "v1.39.0": false, "": false, "v2.37.0": false} {
+	for client, want := range map[string]bool{"v1.36.0": true, "v1.37.2": true, "v1.38.1-rc.0": true, "v1.35.9": false, "v1.39.0": false,
+		"": false, "v2.37.0": false} {
 		if worksWith(client, "v1.37.2") != want {
 			t.Errorf("%s with v1.37.2: %t", client, !want)
 		}
@@ -114,7 +117,8 @@ func TestLdflagsStampTheVersionOfKubernetesOnly(t *testing.T) {
 		t.Errorf("etcd: %s", got)
 	}
 	got := ldflags("kubernetes", "v1.37.2")
-	for _, want := range []string{"component-base/version.gitVersion=v1.37.2", "component-base/version.gitMajor=1 ", "client-go/pkg/version.gitMinor=37 "} {
+	for _, want := range []string{"component-base/version.gitVersion=v1.37.2", "component-base/version.gitMajor=1 ",
+		"client-go/pkg/version.gitMinor=37 "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %s", want, got)
 		}
@@ -123,7 +127,8 @@ func TestLdflagsStampTheVersionOfKubernetesOnly(t *testing.T) {
 
 func TestBuildLogTellsProgressFromErrors(t *testing.T) {
 	var log buildLog
-	log.read(strings.NewReader("go: downloading a.b/c v1.0.0\nk8s.io/api/core/v1\nx/y_z-1.v2\n# k8s.io/broken\nfile.go:1:2: no such thing\n"))
+	log.read(strings.NewReader(
+		"go: downloading a.b/c v1.0.0\nk8s.io/api/core/v1\nx/y_z-1.v2\n# k8s.io/broken\nfile.go:1:2: no such thing\n"))
 	if log.downloaded != 1 || log.compiled != 2 {
 		t.Errorf("%d downloaded, %d compiled", log.downloaded, log.compiled)
 	}
@@ -404,7 +409,8 @@ func TestProgramsAreGivenFilesThatAreThere(t *testing.T) {
 	for _, o := range p.Components {
 		for _, arg := range o.Args {
 			name, value, _ := strings.Cut(arg, "=")
-			if !strings.HasPrefix(value, "/") || name == "--etcd-prefix" || name == "--authorization-always-allow-paths" || name == "--data-dir" || name == "--audit-log-path" {
+			if !strings.HasPrefix(value, "/") || name == "--etcd-prefix" || name == "--authorization-always-allow-paths" ||
+				name == "--data-dir" || name == "--audit-log-path" {
 				continue
 			}
 			n++
@@ -419,7 +425,8 @@ func TestProgramsAreGivenFilesThatAreThere(t *testing.T) {
 }
 
 func TestAdmissionIsThatOfKubeadmIfAsked(t *testing.T) {
-	const plugins, owners, taints = "--enable-admission-plugins=NodeRestriction", ",OwnerReferencesPermissionEnforcement", "--disable-admission-plugins=TaintNodesByCondition"
+	const plugins, owners, taints = "--enable-admission-plugins=NodeRestriction", ",OwnerReferencesPermissionEnforcement",
+		"--disable-admission-plugins=TaintNodesByCondition"
 	for _, row := range []struct {
 		o    options
 		want []string
@@ -493,7 +500,8 @@ func TestProgramsRunInAFolderAndASessionOfTheirOwn(t *testing.T) {
 	}
 	t.Setenv("KWOK_NAME", "other")
 	for range 2 { // the second adds to the log
-		ended, err := c.run(component{"etcd", []string{"-c", `pwd; echo "kwok: $KWOK_NAME"; test "$(cut -d' ' -f6 /proc/$$/stat)" = $$ && echo leads`}})
+		ended, err := c.run(component{"etcd",
+			[]string{"-c", `pwd; echo "kwok: $KWOK_NAME"; test "$(cut -d' ' -f6 /proc/$$/stat)" = $$ && echo leads`}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -597,7 +605,8 @@ func TestPKIIsThatOfKubeadm(t *testing.T) {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if name == "admin" && (pair.Leaf.Subject.CommonName != adminUser || !slices.Equal(pair.Leaf.Subject.Organization, []string{"system:masters"})) {
+		if name == "admin" &&
+			(pair.Leaf.Subject.CommonName != adminUser || !slices.Equal(pair.Leaf.Subject.Organization, []string{"system:masters"})) {
 			t.Errorf("the administrator is %v", pair.Leaf.Subject)
 		}
 		for _, host := range []string{"127.0.0.1", "localhost", "kubernetes.default.svc"} {
@@ -711,7 +720,8 @@ func TestProgressTellsWhatIsLeft(t *testing.T) {
 	}
 	p.complete()
 	for after, want := range map[time.Duration]string{
-		time.Second: "1 of 3 packages", 20 * time.Second: "1 of 3 packages, about 3m left", 10 * time.Second: "1 of 3 packages, about 2m left",
+		time.Second: "1 of 3 packages", 20 * time.Second: "1 of 3 packages, about 3m left",
+		10 * time.Second: "1 of 3 packages, about 2m left",
 	} {
 		if got := p.state(began.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)
@@ -743,7 +753,8 @@ func TestTheExampleCanBeCreatedWithoutKubectl(t *testing.T) {
 	if err := a.createFrom(t.Context(), string(manifest)); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"POST /apis/apps/v1/namespaces/default/deployments application/yaml", "POST /api/v1/namespaces/default/services application/yaml"}
+	want := []string{"POST /apis/apps/v1/namespaces/default/deployments application/yaml",
+		"POST /api/v1/namespaces/default/services application/yaml"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -93,7 +93,8 @@ func (a *api) annotatePods(ctx context.Context, node, value string) error {
 	}
 	for _, p := range pods.Items {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, stopped, value)
-		if _, err := a.do(ctx, "PATCH", "/api/v1/namespaces/"+p.Metadata.Namespace+"/pods/"+p.Metadata.Name, []byte(patch)); err != nil && !errors.Is(err, errNotFound) {
+		if _, err := a.do(ctx, "PATCH", "/api/v1/namespaces/"+p.Metadata.Namespace+"/pods/"+p.Metadata.Name, []byte(patch)); err != nil &&
+			!errors.Is(err, errNotFound) {
 			return err
 		}
 	}

@@ -121,7 +121,8 @@ func (c *cluster) demonstrate(ctx context.Context, d *description, manifest stri
 // rollOut applies the manifest, waits until it is rolled out, and shows what there is then.
 func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, all bool) error {
 	if !all {
-		rollout := [][]string{{"apply", "--filename", manifest}, {"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()}}
+		rollout := [][]string{{"apply", "--filename", manifest},
+			{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()}}
 		if !fileExists(d.Kubectl) {
 			if err := c.rollOutByHand(ctx, d, manifest); err != nil {
 				return err

@@ -83,7 +83,8 @@ func describeVolumes(claims claimList, attachments attachmentList) (lines []stri
 		case c.Status.Phase != "Bound":
 			missing = append(missing, fmt.Errorf("PersistentVolumeClaim %s is %s", c.Metadata.Name, c.Status.Phase))
 		case len(nodes) == 0:
-			missing = append(missing, fmt.Errorf("PersistentVolumeClaim %s is bound to %s, which is attached nowhere", c.Metadata.Name, c.Spec.VolumeName))
+			missing = append(missing,
+				fmt.Errorf("PersistentVolumeClaim %s is bound to %s, which is attached nowhere", c.Metadata.Name, c.Spec.VolumeName))
 		}
 		lines = append(lines, fmt.Sprintf("PersistentVolumeClaim %s: it is bound to a volume of class %s with %s, which is attached to %s",
 			c.Metadata.Name, c.Spec.StorageClassName, c.Status.Capacity.Storage, strings.Join(nodes, ", ")))

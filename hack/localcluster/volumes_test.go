@@ -20,11 +20,13 @@ func TestClaimsOfExamplesNeedVolumesThatAreAttached(t *testing.T) {
 		{bound, "", "", "attached nowhere"},
 		{bound, begun + "," + other, "", "attached nowhere"},
 		{bound + "," + pending, attached, "", "data-db-1 is Pending"},
-		{bound, other + "," + attached, "PersistentVolumeClaim data-db-0: it is bound to a volume of class csi with 1Gi, which is attached to node-1", ""},
+		{bound, other + "," + attached,
+			"PersistentVolumeClaim data-db-0: it is bound to a volume of class csi with 1Gi, which is attached to node-1", ""},
 	} {
 		var claims claimList
 		var attachments attachmentList
-		for text, list := range map[string]any{`{"items":[` + c.claims + `]}`: &claims, `{"items": [` + c.attachments + `]}`: &attachments} {
+		for text, list := range map[string]any{`{"items":[` + c.claims + `]}`: &claims,
+			`{"items": [` + c.attachments + `]}`: &attachments} {
 			if err := json.Unmarshal([]byte(text), list); err != nil {
 				t.Fatal(err)
 			}

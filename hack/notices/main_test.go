@@ -52,7 +52,8 @@ func TestNoticesOfTheBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`k8s\.io/client-go@v\S+ LICENSE`, `k8s\.io/api@v\S+ LICENSE`, `github\.com/spf13/cobra@v\S+ LICENSE`, `Go go1\.\S+ LICENSE`, `Apache License`} {
+	for _, want := range []string{`k8s\.io/client-go@v\S+ LICENSE`, `k8s\.io/api@v\S+ LICENSE`, `github\.com/spf13/cobra@v\S+ LICENSE`,
+		`Go go1\.\S+ LICENSE`, `Apache License`} {
 		if !regexp.MustCompile(want).Match(text) {
 			t.Errorf("the notices do not have %s", want)
 		}

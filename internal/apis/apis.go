@@ -56,7 +56,8 @@ func New(config *rest.Config) (*APIs, error) {
 		return nil, fmt.Errorf("client for discovery: %w", err)
 	}
 	return &APIs{
-		client: client.RESTClient(), versions: map[schema.GroupVersion]*version{}, gates: map[string]*Gate{}, changed: make(chan struct{}),
+		client: client.RESTClient(), versions: map[schema.GroupVersion]*version{}, gates: map[string]*Gate{},
+		changed: make(chan struct{}),
 	}, nil
 }
 
@@ -109,7 +110,8 @@ func (a *APIs) follow(ctx context.Context, v *version) {
 	for ctx.Err() == nil {
 		var pause time.Duration
 		if err := a.discover(ctx, v); err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot find out whether an API is served, tries again", "api", v.GroupVersion, "err", err.Error())
+			klog.FromContext(ctx).V(2).Info("Cannot find out whether an API is served, tries again", "api",
+				v.GroupVersion, "err", err.Error())
 			pause = failures.Step()
 		} else {
 			failures = failing

@@ -54,7 +54,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked.Add(1)
 	s.path.Store(&r.URL.Path)
 	says := s.says.Load()
-	var body any = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(says.code)}
+	var body any = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(says.code)}
 	if says.code == http.StatusOK {
 		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
 		for _, name := range strings.Fields(says.resources) {
@@ -64,7 +65,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	text, err := json.Marshal(body)
 	return &http.Response{
-		StatusCode: says.code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(text))),
+		StatusCode: says.code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(string(text))),
 	}, err
 }
 
@@ -198,17 +200,18 @@ func TestWhile(t *testing.T) {
 		failure := errors.New("broken")
 		broken := make(chan struct{})
 		go func() {
-			ended <- apis.While(klog.NewContext(t.Context(), logger), []schema.GroupVersionResource{websites}, func() { off.Add(1) }, func(ctx context.Context) error {
-				runs.Add(1)
-				running.Add(1)
-				defer running.Add(-1)
-				select {
-				case <-ctx.Done():
-					return ctx.Err() // of which nothing comes
-				case <-broken:
-					return failure
-				}
-			})
+			ended <- apis.While(klog.NewContext(t.Context(), logger), []schema.GroupVersionResource{websites}, func() { off.Add(1) },
+				func(ctx context.Context) error {
+					runs.Add(1)
+					running.Add(1)
+					defer running.Add(-1)
+					select {
+					case <-ctx.Done():
+						return ctx.Err() // of which nothing comes
+					case <-broken:
+						return failure
+					}
+				})
 		}()
 		expect := func(when string, wantRuns, wantRunning, wantOff int32) {
 			t.Helper()
@@ -282,7 +285,8 @@ func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		apis, s := start(t, noVersion, websites)
 		gate := apis.Gate(websites, "websites")
-		if gate != apis.Gate(websites, "websites") || apis.Gate(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}, "gadgets") != nil {
+		if gate != apis.Gate(websites, "websites") ||
+			apis.Gate(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}, "gadgets") != nil {
 			t.Fatal("one gate for each cache of what is followed")
 		}
 		filled := &store{}
@@ -354,7 +358,8 @@ func TestGateOfWhatIsThere(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := s.asked.Load()
 		for _, want := range []error{apierrors.NewNotFound(websites.GroupResource(), ""), errors.New("away")} {
-			if _, err := Do(t.Context(), apis.Gate(websites, "w"), true, func() (runtime.Object, error) { return nil, want }); !errors.Is(err, want) {
+			if _, err := Do(t.Context(), apis.Gate(websites, "w"), true,
+				func() (runtime.Object, error) { return nil, want }); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}

@@ -139,7 +139,8 @@ func (g *Gate) Listing(convert func(watch.Event) watch.Event) func(watch.Event) 
 		return convert
 	}
 	return func(e watch.Event) watch.Event {
-		if o, err := meta.Accessor(e.Object); e.Type == watch.Bookmark && err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		if o, err := meta.Accessor(e.Object); e.Type == watch.Bookmark && err == nil &&
+			o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			g.Listed(o.GetResourceVersion())
 		}
 		if convert != nil {

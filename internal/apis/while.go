@@ -11,7 +11,8 @@ import (
 // context does, which is when something is missing; off is called when it is not run, before While waits. A line is
 // logged when it is switched off, and when it is switched on again. While returns when ctx ends, or when run does by
 // itself, with its error. If no question about the needs has ended yet, it waits for that first.
-func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, off func(), run func(context.Context) error) error {
+func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, off func(),
+	run func(context.Context) error) error {
 	if len(needs) == 0 {
 		return run(ctx)
 	}
@@ -34,7 +35,8 @@ func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, o
 			continue
 		case now.tried && !isOff:
 			isOff = true
-			logger.Info("Controller is switched off until the API server serves what it needs", "missing", Name(now.missing))
+			logger.Info("Controller is switched off until the API server serves what it needs", "missing",
+				Name(now.missing))
 			off()
 		}
 		select {
@@ -47,7 +49,8 @@ func (a *APIs) While(ctx context.Context, needs []schema.GroupVersionResource, o
 
 // runWhile runs something until ctx ends or something that it needs is missing. It reports whether it has ended by
 // itself.
-func (a *APIs) runWhile(ctx context.Context, needs []schema.GroupVersionResource, run func(context.Context) error) (ended bool, err error) {
+func (a *APIs) runWhile(ctx context.Context, needs []schema.GroupVersionResource,
+	run func(context.Context) error) (ended bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {

@@ -124,8 +124,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// An API counts as failing if it has answered nobody for some time. A request that began before an answer and failed after it says something
-// about the time since the answer only.
+// An API counts as failing if it has answered nobody for some time. A request that began before an answer and failed after it says
+// something about the time since the answer only.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Breaker[string]{Patience: time.Minute, Turn: 20 * time.Second}

@@ -16,7 +16,8 @@ const tolerated = 5 * time.Second
 type Clock struct {
 	read func() time.Time // that of the machine
 
-	doubted atomic.Bool // the wall clock of the machine has jumped, and the API server has not said yet that it is right
+	// the wall clock of the machine has jumped, and the API server has not said yet that it is right
+	doubted atomic.Bool
 
 	mu          sync.Mutex
 	base        time.Time // a moment at which the wall clock was believed
@@ -45,7 +46,8 @@ func (c *Clock) Now() time.Time {
 	c.doubted.Store(true)
 	if !c.doubtLogged {
 		c.doubtLogged = true
-		klog.Background().Info("The wall clock has jumped, and does not count until the API server's agrees with it", "by", jump.Round(time.Second).String())
+		klog.Background().Info("The wall clock has jumped, and does not count until the API server's agrees with it",
+			"by", jump.Round(time.Second).String())
 	}
 	return steady
 }
@@ -76,7 +78,8 @@ func (c *Clock) Heard(date string) {
 	defer c.mu.Unlock()
 	now, steady, jump := c.compare()
 	if err != nil || now.Sub(at.Round(0)).Abs() < steady.Round(0).Sub(at).Abs() {
-		klog.Background().Info("The wall clock that has jumped counts from now on", "by", jump.Round(time.Second).String(), "serverTime", date)
+		klog.Background().Info("The wall clock that has jumped counts from now on", "by",
+			jump.Round(time.Second).String(), "serverTime", date)
 		c.believe(now)
 	}
 }

@@ -19,9 +19,10 @@ func (m *machine) now() time.Time { return plantest.Jumped(m.began.Add(m.mono), 
 // TestJumps sets the clock of the machine, and lets the API server say what time it is.
 func TestJumps(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		jump   time.Duration
-		server string        // "machine": it agrees with the machine; "steady": it does not; "none": answers have no date; "silent": there are none
+		name string
+		jump time.Duration
+		// "machine": it agrees with the machine; "steady": it does not; "none": answers have no date; "silent": there are none
+		server string
 		want   time.Duration // by how much the time is ahead of a steady clock
 	}{
 		{"a step of NTP", 3 * time.Second, "silent", 3 * time.Second},

@@ -45,7 +45,8 @@ func AuthoritativeRootCA(path string) bool {
 }
 
 // projected is where pods find the authorities that are published.
-var projected = []string{"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "/run/secrets/kubernetes.io/serviceaccount/ca.crt"}
+var projected = []string{"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+	"/run/secrets/kubernetes.io/serviceaccount/ca.crt"}
 
 // DescribeRootCA says, for people, where the authorities that OpenRootCA returns come from, and whose they are.
 func DescribeRootCA(path string, client *rest.Config, bundle string) (from, subjects string) {

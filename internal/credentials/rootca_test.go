@@ -93,7 +93,8 @@ func TestDescribeRootCA(t *testing.T) {
 // FuzzParseCertificates: what is accepted is kept byte for byte, and has a certificate.
 func FuzzParseCertificates(f *testing.F) {
 	all := read(f)
-	for _, seed := range []string{all, all[:len(all)/2], all[:100], "", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
+	for _, seed := range []string{all, all[:len(all)/2], all[:100], "", "x",
+		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

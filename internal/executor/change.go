@@ -164,7 +164,8 @@ func (w *Writing) follow(c *outgoing) error {
 	}
 	if c.options.Method == client.MethodUpdate && !before.only {
 		return fmt.Errorf(
-			"refused: update of %s %s after a change without CheckVersion, which says nothing of what others have written",
+			"refused: update of %s %s after a change without CheckVersion, which says nothing of what others have "+
+				"written",
 			c.m.Kind,
 			c.Old.GetName(),
 		)

@@ -44,7 +44,8 @@ func (w *Writing) deleteCollection(s plan.DeleteCollection) error {
 // refused reports whether the server has answered that it will not do what was asked for, because of what it is about.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err) &&
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 &&
+		!apierrors.IsTooManyRequests(err) &&
 		!apierrors.IsUnauthorized(err)
 }
 
@@ -109,7 +110,8 @@ func (d *deletions) delete(namespace string, o *metav1.PartialObjectMetadata) (g
 		return true, nil
 	}
 	options := d.deleteOptions(d.step, o)
-	err = d.send(namespace, func(ctx context.Context) error { return d.Client.Delete(ctx, d.kind, plan.KeyOf(o), options) })
+	err = d.send(namespace,
+		func(ctx context.Context) error { return d.Client.Delete(ctx, d.kind, plan.KeyOf(o), options) })
 	d.ended(d.kind, "delete", err)
 	switch {
 	case err == nil, Unsupported(err), isConflict(err): // another object has the name: the next list shows it

@@ -27,7 +27,8 @@ func TestDeleteCollection(t *testing.T) {
 	put(b, newPod("a", nil))
 	put(b, newPod("b", newSet()))
 	did := b.apply(newSet(), allPods)
-	if did.Err != nil || len(did.Results) != 1 || did.Results[0].Verb != plan.Deleted || did.Results[0].Object.GetObjectKind().GroupVersionKind() != podKind {
+	if did.Err != nil || len(did.Results) != 1 || did.Results[0].Verb != plan.Deleted ||
+		did.Results[0].Object.GetObjectKind().GroupVersionKind() != podKind {
 		t.Errorf("%+v", did)
 	}
 	b.wantLog("deletecollection Pod ")

@@ -58,5 +58,6 @@ func namespaceEnds(err error) bool {
 		return true
 	}
 	var status apierrors.APIStatus
-	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		status.Status().Details.Kind == "namespaces"
 }

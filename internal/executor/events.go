@@ -42,7 +42,8 @@ func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 }
 
 // failureReasons are those of events that report failures.
-var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate", plan.Deleted: "FailedDelete"}
+var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate",
+	plan.Deleted: "FailedDelete"}
 
 // TellFailure records an event about the first of these writes that has failed, unless the event of a step has reported
 // one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the object that
@@ -80,6 +81,8 @@ func (w *Writing) recordEvent(r plan.Result) {
 	if r.Subresource != "" {
 		what = "the " + r.Subresource + " of " + what
 	}
-	message := fmt.Sprintf("Cannot %s %s, tries again: {error}", strings.ReplaceAll(string(r.Verb), string(plan.Changed), "update"), what)
-	w.record(about, plan.Event{Type: corev1.EventTypeWarning, Reason: failureReasons[r.Verb], Message: message}, "", r.Err)
+	message := fmt.Sprintf("Cannot %s %s, tries again: {error}",
+		strings.ReplaceAll(string(r.Verb), string(plan.Changed), "update"), what)
+	w.record(about, plan.Event{Type: corev1.EventTypeWarning, Reason: failureReasons[r.Verb], Message: message}, "",
+		r.Err)
 }

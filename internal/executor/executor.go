@@ -48,7 +48,8 @@ type Config struct {
 	// Written is called for each write that has ended: create, update, patch or delete, of which resource, with the
 	// code of HTTP, "<error>" if the server did not answer. It may be nil.
 	Written func(verb, resource, code string)
-	Stale   func(schema.GroupResource) // is called for each change that was not sent because it was outdated; may be nil
+	// is called for each change that was not sent because it was outdated; may be nil
+	Stale func(schema.GroupResource)
 }
 
 // Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that
@@ -110,7 +111,8 @@ type touch struct {
 	version                 string                        // that the server returned; empty before it has answered
 	made                    plan.Object                   // what was sent
 	answer                  *metav1.PartialObjectMetadata // what the server has made of that
-	only                    bool                          // nobody else can have written between what was observed and that version
+	// nobody else can have written between what was observed and that version
+	only bool
 }
 
 // Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls

@@ -161,7 +161,8 @@ func TestSlowStart(t *testing.T) {
 func TestCreateAll(t *testing.T) {
 	b := newBench(t)
 	set := newSet()
-	if did := b.apply(set, plan.CreateAll{}, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", nil)}}); did.Err == nil || did.Wrote() {
+	if did := b.apply(set, plan.CreateAll{}, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", nil)}}); did.Err == nil ||
+		did.Wrote() {
 		t.Errorf("the owner does not control one of them: %+v", did)
 	}
 	did := b.apply(set, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", set)}, Events: podEvents})
@@ -221,7 +222,8 @@ func TestResults(t *testing.T) {
 	owner := newSet()
 	b := newBench(t)
 	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
-	did := b.apply(owner, plan.Create{Object: generated(owner)}, plan.Change{Old: p, New: labelled(p)}, plan.Delete{Objects: []plan.Object{q}})
+	did := b.apply(owner, plan.Create{Object: generated(owner)}, plan.Change{Old: p, New: labelled(p)},
+		plan.Delete{Objects: []plan.Object{q}})
 	if did.Err != nil || len(did.Results) != 3 {
 		t.Fatalf("%+v", did)
 	}
@@ -240,7 +242,8 @@ func TestResults(t *testing.T) {
 		}
 	}
 	b.BeforeWrite(func(clienttest.Write) error { return errors.New("no") })
-	if did := b.apply(owner, plan.Create{Object: generated(owner)}); did.Err == nil || did.Results[0].UID != "" || did.Results[0].Name != "" {
+	if did := b.apply(owner, plan.Create{Object: generated(owner)}); did.Err == nil || did.Results[0].UID != "" ||
+		did.Results[0].Name != "" {
 		t.Errorf("failed: %+v", did)
 	}
 }
@@ -300,7 +303,8 @@ func TestWithoutTheLease(t *testing.T) {
 		plan.Delete{Objects: []plan.Object{q}, Events: podEvents},
 	} {
 		did := b.apply(owner, step)
-		if !errors.Is(did.Err, client.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) || FromServer(did.Err) {
+		if !errors.Is(did.Err, client.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) ||
+			FromServer(did.Err) {
 			t.Errorf("%T: %+v", step, did)
 		}
 	}
@@ -354,7 +358,8 @@ func TestWritesTakeTurns(t *testing.T) {
 		remove := func(namespace string, many int) time.Duration {
 			var step plan.Delete
 			for i := range many {
-				step.Objects = append(step.Objects, put(b, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("p", i)}}))
+				step.Objects = append(step.Objects,
+					put(b, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("p", i)}}))
 			}
 			began := time.Now()
 			if did := e.Begin(t.Context(), nil, &freshness.Barrier{}).Apply([]plan.Step{step}); did.Err != nil {

@@ -18,7 +18,8 @@ import (
 // labelling is a client of a server whose admission labels what is updated, but for statuses.
 type labelling struct{ client.Client }
 
-func (l labelling) Update(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (l labelling) Update(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	if opts.Subresource == "" {
 		o = o.DeepCopyObject().(plan.Object)
 		o.SetLabels(map[string]string{"by": "admission"})
@@ -43,13 +44,15 @@ func TestStatusKeepsWhatAdmissionHasAdded(t *testing.T) {
 	}
 	now := &corev1.Pod{}
 	pods, _ := client.BuiltIn(podKind)
-	if err := b.Get(t.Context(), pods, plan.KeyOf(p), now); err != nil || now.Labels["by"] != "admission" || now.Status.Phase != corev1.PodFailed {
+	if err := b.Get(t.Context(), pods, plan.KeyOf(p), now); err != nil || now.Labels["by"] != "admission" ||
+		now.Status.Phase != corev1.PodFailed {
 		t.Errorf("%v, %v", err, now)
 	}
 }
 
-// One reconcile may change an object and its status, in either order, and then delete it: each goes with the version that the one before has
-// returned. What does not begin with what the first has made is refused, and so is an update after a patch that says nothing of what others wrote.
+// One reconcile may change an object and its status, in either order, and then delete it: each goes with the version that the one
+// before has returned. What does not begin with what the first has made is refused, and so is an update after a patch that says nothing
+// of what others wrote.
 func TestObjectAndStatus(t *testing.T) {
 	owner := newSet()
 	failed := func(p *corev1.Pod) *corev1.Pod {
@@ -114,7 +117,8 @@ func TestObjectAndStatus(t *testing.T) {
 				})
 			}
 			did := b.apply(owner, c.steps(p)...)
-			if c.err == errRefused && (did.Err == nil || !strings.HasPrefix(did.Err.Error(), "refused: ")) || c.err != errRefused && !errors.Is(did.Err, c.err) {
+			if c.err == errRefused && (did.Err == nil || !strings.HasPrefix(did.Err.Error(), "refused: ")) ||
+				c.err != errRefused && !errors.Is(did.Err, c.err) {
 				t.Errorf("%v, want %v", did.Err, c.err)
 			}
 			if n := len(b.Log()) - b.CountWrites("refused"); n != c.writes {

@@ -132,8 +132,8 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	default:
 		w.emitFailure(s.Events.Failed, o.GetName(), err)
 	}
-	// With CheckVersion, a conflict may be about an object that lives on in another version: its deletion may never come. A
-	// periodic controller looks again by the clock.
+	// With CheckVersion, a conflict may be about an object that lives on in another version: its deletion may never
+	// come. A periodic controller looks again by the clock.
 	if err == nil && !(gone && s.CheckVersion) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
@@ -145,11 +145,13 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 }
 
 // sendDeletion deletes an object, or asks the eviction API to do so.
-func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Delete, o plan.Object, options metav1.DeleteOptions) error {
+func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Delete, o plan.Object,
+	options metav1.DeleteOptions) error {
 	if !s.Evict {
 		return w.Client.Delete(ctx, m, plan.KeyOf(o), options)
 	}
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}, DeleteOptions: &options}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()},
+		DeleteOptions: &options}
 	_, err := w.Client.Create(ctx, m, eviction, client.WriteOptions{Subresource: "eviction"})
 	return err
 }

@@ -41,7 +41,8 @@ func TestExecutorRefuses(t *testing.T) {
 			plan.Delete{Objects: []plan.Object{mine, mine}},
 		}},
 		{"to delete a kind that cannot be mapped", []plan.Step{plan.Delete{Objects: []plan.Object{custom}, Unowned: true}}},
-		{"to change a kind that cannot be mapped", []plan.Step{plan.Change{New: custom, Apply: &plan.Apply{FieldManager: "me"}, Unowned: true}}},
+		{"to change a kind that cannot be mapped",
+			[]plan.Step{plan.Change{New: custom, Apply: &plan.Apply{FieldManager: "me"}, Unowned: true}}},
 		{"to create a kind that cannot be mapped", []plan.Step{plan.Create{Object: custom, Unowned: true}}},
 		{"an object that does not say its kind", []plan.Step{plan.Create{Object: &unstructured.Unstructured{}, Unowned: true}}},
 		{"nil for a step", []plan.Step{nil}},
@@ -206,7 +207,8 @@ func TestCreateIfAbsent(t *testing.T) {
 		for _, ifAbsent := range []bool{false, true} {
 			b := newBench(t)
 			put(b, newPod("p", owner))
-			b.Client, b.Config.MayGet = unreadable{b.Server}, func(resource schema.GroupResource) bool { return resource.Resource != "pods" }
+			b.Client, b.Config.MayGet = unreadable{b.Server},
+				func(resource schema.GroupResource) bool { return resource.Resource != "pods" }
 			w := New(b.Config).Begin(b.Context(), owner, &b.barrier)
 			did := w.Apply([]plan.Step{plan.Create{Object: newPod("p", owner), IfAbsent: ifAbsent}})
 			if ifAbsent && did.Err != nil || !ifAbsent && !errors.Is(did.Err, plan.ErrStale) {
@@ -221,7 +223,8 @@ func TestCreateIfAbsent(t *testing.T) {
 		b := newBench(t)
 		put(b, newPod("p", owner))
 		b.Client = unreadable{b.Server}
-		if did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: true}); !apierrors.IsAlreadyExists(did.Err) || errors.Is(did.Err, plan.ErrStale) {
+		if did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: true}); !apierrors.IsAlreadyExists(did.Err) ||
+			errors.Is(did.Err, plan.ErrStale) {
 			t.Errorf("%+v", did)
 		}
 	})
@@ -342,7 +345,8 @@ func TestMethods(t *testing.T) {
 	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
 	ready := q.DeepCopy()
 	ready.Status.Phase = corev1.PodRunning
-	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p)}, plan.Change{Old: q, New: ready, Subresource: plan.Status}); did.Err != nil {
+	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p)},
+		plan.Change{Old: q, New: ready, Subresource: plan.Status}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
 	b.wantLog("patch Pod p", "update Pod q")
@@ -382,7 +386,8 @@ func TestVersionedPatch(t *testing.T) {
 // sameVersion is a server that answers updates with the version of before, as it does when it removes the object.
 type sameVersion struct{ *clienttest.Server }
 
-func (s sameVersion) Update(_ context.Context, _ client.Mapping, o plan.Object, _ client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (s sameVersion) Update(_ context.Context, _ client.Mapping, o plan.Object, _ client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}}, nil
 }
 
@@ -540,7 +545,8 @@ func TestTouch(t *testing.T) {
 		p, gone := put(b, newPod("p", nil)), newPod("gone", nil)
 		gone.ResourceVersion = "1"
 		newer := labelled(p)
-		if did := b.apply(newSet(), plan.Touch(p)); did.Err != nil || len(did.Results) != 1 || did.Results[0].Needless || did.Results[0].Version == "" {
+		if did := b.apply(newSet(), plan.Touch(p)); did.Err != nil || len(did.Results) != 1 || did.Results[0].Needless ||
+			did.Results[0].Version == "" {
 			t.Errorf("%s: %+v", method, did)
 		}
 		b.wantLog(string(method) + " Pod p")

@@ -22,8 +22,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// webhook is a client of a server with a webhook that takes back what is changed of some pods, and counts in an annotation; and that takes the labels
-// from new ones.
+// webhook is a client of a server with a webhook that takes back what is changed of some pods, and counts in an annotation; and that
+// takes the labels from new ones.
 type webhook struct {
 	*clienttest.Server
 	undoes func(name string) bool
@@ -40,7 +40,8 @@ func (h *webhook) count(name string) int {
 	return h.made[name]
 }
 
-func (h *webhook) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (h *webhook) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	h.count("create")
 	if h.undoes("new") {
 		o = o.DeepCopyObject().(plan.Object)
@@ -49,15 +50,18 @@ func (h *webhook) Create(ctx context.Context, m client.Mapping, o plan.Object, o
 	return h.Server.Create(ctx, m, o, opts)
 }
 
-func (h *webhook) Update(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (h *webhook) Update(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	return h.stamped(ctx, m, o.GetName(), func() (*metav1.PartialObjectMetadata, error) { return h.Server.Update(ctx, m, o, opts) })
 }
 
-func (h *webhook) Patch(ctx context.Context, m client.Mapping, key plan.Key, p client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (h *webhook) Patch(ctx context.Context, m client.Mapping, key plan.Key, p client.Patch,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	return h.stamped(ctx, m, key.Name, func() (*metav1.PartialObjectMetadata, error) { return h.Server.Patch(ctx, m, key, p, opts) })
 }
 
-func (h *webhook) stamped(ctx context.Context, m client.Mapping, name string, write func() (*metav1.PartialObjectMetadata, error)) (*metav1.PartialObjectMetadata, error) {
+func (h *webhook) stamped(ctx context.Context, m client.Mapping, name string,
+	write func() (*metav1.PartialObjectMetadata, error)) (*metav1.PartialObjectMetadata, error) {
 	n := h.count(name)
 	if !h.undoes(name) {
 		return write()
@@ -70,15 +74,16 @@ func (h *webhook) stamped(ctx context.Context, m client.Mapping, name string, wr
 	return h.Server.Update(ctx, m, p, client.WriteOptions{})
 }
 
-// A change that is undone each time is made ever more rarely, but at least once a minute; people are told. Changes of other objects, and other changes
-// of the same one, do not wait. What a user undoes once is made again at once.
+// A change that is undone each time is made ever more rarely, but at least once a minute; people are told. Changes of other objects,
+// and other changes of the same one, do not wait. What a user undoes once is made again at once.
 func TestAChangeThatIsUndone(t *testing.T) {
 	for _, method := range []client.Method{client.MethodPatch, client.MethodUpdate} {
 		t.Run(string(method), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, owner := newBench(t), newSet()
 				undoes := true
-				h := &webhook{Server: b.Server, undoes: func(name string) bool { return undoes && name == "undone" }, made: map[string]int{}}
+				h := &webhook{Server: b.Server, undoes: func(name string) bool { return undoes && name == "undone" },
+					made: map[string]int{}}
 				b.Config.Client = h
 				b.Method = func(schema.GroupResource, string) client.Method { return method }
 				e := New(b.Config)
@@ -113,7 +118,8 @@ func TestAChangeThatIsUndone(t *testing.T) {
 					t.Errorf("in 5 minutes: %v", h.made)
 				}
 				events := b.recorded()
-				if len(events) < 6 || len(events) > 12 || !strings.Contains(events[0], "Warning ChangeUndone A change of Pod undone was undone 2 times in a row") {
+				if len(events) < 6 || len(events) > 12 ||
+					!strings.Contains(events[0], "Warning ChangeUndone A change of Pod undone was undone 2 times in a row") {
 					t.Errorf("events: %q", events)
 				}
 				if look("c"); h.made["fine"] != 2 {
@@ -143,7 +149,8 @@ func TestAUserMayUndoOnce(t *testing.T) {
 	e := New(b.Config)
 	p := put(b, newPod("p", owner))
 	for range 2 {
-		if w := e.Begin(t.Context(), owner, &b.barrier); w.Apply([]plan.Step{plan.Change{Old: p, New: labelled(p)}}).Err != nil || len(w.outcome.Results) != 1 {
+		if w := e.Begin(t.Context(), owner, &b.barrier); w.Apply([]plan.Step{plan.Change{Old: p, New: labelled(p)}}).Err != nil ||
+			len(w.outcome.Results) != 1 {
 			t.Errorf("%+v", w.outcome)
 		}
 		undone := p.DeepCopy()
@@ -152,8 +159,9 @@ func TestAUserMayUndoOnce(t *testing.T) {
 	}
 }
 
-// Pods that come back without the labels of the selector count as failed creations: no batch follows, the next one waits twice as long each time, at
-// most a minute, and the reason stays the same. When the webhook is gone the first one is made within a minute, and then all.
+// Pods that come back without the labels of the selector count as failed creations: no batch follows, the next one waits twice as long
+// each time, at most a minute, and the reason stays the same. When the webhook is gone the first one is made within a minute, and then
+// all.
 func TestPodsThatComeBackWithoutLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, owner := newBench(t), newSet()
@@ -163,7 +171,8 @@ func TestPodsThatComeBackWithoutLabels(t *testing.T) {
 		e := New(b.Config)
 		p := generated(owner)
 		p.UID, p.Labels = "", map[string]string{"app": "web", "other": "x"}
-		step := plan.Create{Object: p, Count: 10, Events: podEvents, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+		step := plan.Create{Object: p, Count: 10, Events: podEvents,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 		try := func() plan.Outcome { return e.Begin(t.Context(), owner, &b.barrier).Apply([]plan.Step{step}) }
 		var reasons []string
 		for range 3000 {
@@ -182,7 +191,8 @@ func TestPodsThatComeBackWithoutLabels(t *testing.T) {
 		if len(reasons) != 1 || !strings.Contains(reasons[0], "without the labels of the selector app=web") {
 			t.Errorf("reasons: %q", reasons)
 		}
-		if events := b.recorded(); len(events) != h.made["create"] || !strings.HasPrefix(events[0], "Warning Failed Error: it was created without") {
+		if events := b.recorded(); len(events) != h.made["create"] ||
+			!strings.HasPrefix(events[0], "Warning Failed Error: it was created without") {
 			t.Errorf("events: %q", events)
 		}
 		// Those of another owner have nothing to do with it.
@@ -190,7 +200,9 @@ func TestPodsThatComeBackWithoutLabels(t *testing.T) {
 		theirs := generated(other)
 		theirs.UID, theirs.Labels = "", map[string]string{"app": "db"}
 		undoes = false
-		if did := e.Begin(t.Context(), other, &b.barrier).Apply([]plan.Step{plan.Create{Object: theirs, Selector: &metav1.LabelSelector{MatchLabels: theirs.Labels}}}); did.Err != nil {
+		if did := e.Begin(t.Context(), other,
+			&b.barrier).Apply([]plan.Step{plan.Create{Object: theirs,
+			Selector: &metav1.LabelSelector{MatchLabels: theirs.Labels}}}); did.Err != nil {
 			t.Error(did.Err)
 		}
 		time.Sleep(UndoneFor(try().Err))
@@ -211,7 +223,8 @@ func TestWithoutTimes(t *testing.T) {
 			t.Errorf("%s and %s differ", same[0], same[1])
 		}
 	}
-	for _, different := range [][2]string{{`{"replicas":1}`, `{"replicas":2}`}, {`{"T":"x"}`, `{"T":"y"}`}, {`T2026-01-0T`, `T2026-01-1T`}, {"", "T"}} {
+	for _, different := range [][2]string{{`{"replicas":1}`, `{"replicas":2}`}, {`{"T":"x"}`, `{"T":"y"}`}, {`T2026-01-0T`, `T2026-01-1T`},
+		{"", "T"}} {
 		if sum(different[0]) == sum(different[1]) {
 			t.Errorf("%s and %s are the same", different[0], different[1])
 		}
@@ -237,7 +250,8 @@ func TestUndoneForgets(t *testing.T) {
 	}
 }
 
-// What an admission webhook asks to do later is refused, and so told; what the server asks for is not. A webhook cannot say that the namespace ends.
+// What an admission webhook asks to do later is refused, and so told; what the server asks for is not. A webhook cannot say that the
+// namespace ends.
 func TestRefusalsOfWebhooks(t *testing.T) {
 	webhooks := apierrors.NewTooManyRequests(`admission webhook "x.example.com" denied the request: later`, 7)
 	if PutOff(webhooks) || !PutOff(apierrors.NewTooManyRequests("later", 7)) {

@@ -47,7 +47,8 @@ func (c *unlessUndone) Patch(ctx context.Context, m client.Mapping, key plan.Key
 // Update implements client.Client. To find out what it changes costs too much to do it each time, so the metadata of
 // the answer is looked at first: a webhook that undoes an update leaves the object as it was, which is no event,
 // unless it changes something else.
-func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.Object, o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (c *unlessUndone) Update(ctx context.Context, m client.Mapping, after plan.Object,
+	o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if !o.Touch && c.undone.knows(c.subject()) {
 		if sum, err := c.sumOfUpdate(); err != nil || c.waits(sum) {
 			return nil, err
@@ -141,7 +142,8 @@ func (c *unlessUndone) made(sum uint64, made *metav1.PartialObjectMetadata) {
 	}
 	if w.times > 1 {
 		c.emit(plan.Event{Type: corev1.EventTypeWarning, Reason: "ChangeUndone", Message: fmt.Sprintf(
-			"A change of %s {name} was undone %d times in a row, by an admission webhook or another writer; it is not made again for %v", c.m.Kind, w.times,
+			"A change of %s {name} was undone %d times in a row, by an admission webhook or another writer; it is not "+
+				"made again for %v", c.m.Kind, w.times,
 			w.until.Sub(now))}, c.s.New.GetName(), nil)
 	}
 }
@@ -194,7 +196,8 @@ func (w *Writing) asCreated(m client.Mapping, s plan.Create, made metav1.Object)
 		w.undone.worked(w.creations(m))
 		return nil
 	}
-	cause := fmt.Sprintf("it was created without the labels of the selector %s, which an admission webhook must have removed", selector)
+	cause := fmt.Sprintf(
+		"it was created without the labels of the selector %s, which an admission webhook must have removed", selector)
 	return &Undone{w.undone.failed(w.creations(m), cause, time.Now()).until, cause}
 }
 

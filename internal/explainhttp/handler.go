@@ -162,7 +162,8 @@ func (h *Handler) explainKey(ctx context.Context, c Controller, key plan.Key, fu
 		}
 		return answer, nil
 	}
-	return nil, fmt.Errorf("%s has nothing to tell of %s: it has not reconciled it, or nothing was to be done", c.Name, key)
+	return nil,
+		fmt.Errorf("%s has nothing to tell of %s: it has not reconciled it, or nothing was to be done", c.Name, key)
 }
 
 // detail makes one detail at a time: it may read live, and a large one takes memory.

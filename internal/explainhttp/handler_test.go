@@ -45,10 +45,12 @@ func TestExplainDetail(t *testing.T) {
 		pods.Put(plan.Key{Name: "web"}, explain.Record{Time: at, Why: why})
 		pods.Put(plan.Key{Name: "gone"}, explain.Record{Time: at, Why: why})
 	}
-	if a, _ := answer("explain/job/web"); a.Why != "third" || len(a.History) != 2 || a.History[0].Why != "second" || a.Detail != nil || a.NoDetail != "" {
+	if a, _ := answer("explain/job/web"); a.Why != "third" || len(a.History) != 2 || a.History[0].Why != "second" || a.Detail != nil ||
+		a.NoDetail != "" {
 		t.Errorf("%+v", a)
 	}
-	if a, _ := answer("snapshot/job/web"); a.Why != "third" || len(a.History) != 2 || a.Detail == nil || a.Plan.Why != "enough" || !strings.Contains(string(a.Snapshot), `"Pods": 2`) {
+	if a, _ := answer("snapshot/job/web"); a.Why != "third" || len(a.History) != 2 || a.Detail == nil || a.Plan.Why != "enough" ||
+		!strings.Contains(string(a.Snapshot), `"Pods": 2`) {
 		t.Errorf("%+v", a)
 	}
 	if a, _ := answer("snapshot/job/silent"); a.Why != "enough" || !a.Time.Equal(at) || a.Detail == nil {
@@ -84,7 +86,8 @@ func TestExplainDetailEnds(t *testing.T) {
 		})
 		h := &Handler{}
 		began := time.Now()
-		if _, err := h.detail(t.Context(), records, plan.Key{Name: "web"}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != detailWithin {
+		if _, err := h.detail(t.Context(), records, plan.Key{Name: "web"}); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != detailWithin {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

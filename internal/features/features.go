@@ -17,7 +17,8 @@ var text string
 // All returns what all gates were in each version, and which others must be on for one to be on. The head of
 // features.txt describes the form of what it reads.
 func All() (map[featuregate.Feature]featuregate.VersionedSpecs, map[featuregate.Feature][]featuregate.Feature) {
-	specs, needs := map[featuregate.Feature]featuregate.VersionedSpecs{}, map[featuregate.Feature][]featuregate.Feature{}
+	specs, needs := map[featuregate.Feature]featuregate.VersionedSpecs{},
+		map[featuregate.Feature][]featuregate.Feature{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {

@@ -73,7 +73,8 @@ func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 // to that change has the old version. The wait is bounded, because a webhook may have undone the change.
 func (b *Barrier) WaitForRemoval(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
-		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),
+		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(),
+		until: time.Now().Add(queue.MaxBackoff),
 	})
 }
 

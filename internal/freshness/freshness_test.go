@@ -350,9 +350,11 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// A cache that several controllers read is known once, until the last of them ends. What a removed cache does not show is waited for no more.
+// A cache that several controllers read is known once, until the last of them ends. What a removed cache does not show is waited for no
+// more.
 func TestCachesAreKnownOnceAndRemoved(t *testing.T) {
-	tracker, shared, own := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "5"}, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "3"}
+	tracker, shared, own := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "5"},
+		&store{cache.NewStore(cache.MetaNamespaceKeyFunc), "3"}
 	var a, b Caches
 	a.Add(podKind, shared)
 	a.Add(podKind, shared)

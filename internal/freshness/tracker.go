@@ -17,14 +17,15 @@ import (
 // Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an
 // object as it was before another one wrote it.
 type Tracker struct {
-	mu      sync.Mutex
-	caches  map[schema.GroupVersionKind][]cache.Store // each once
-	users   map[cache.Store]int                       // how many controllers read a cache
-	written map[types.UID]write                       // the latest write to an object by this process, until all caches show it
-	deleted map[types.UID]change                      // objects that this process has deleted, until all caches show it
-	locks   map[types.UID]*objectLock                 // of objects that are being written
-	sweepAt int                                       // size of written and deleted at which they are swept
-	term    int                                       // the number of times that this process has begun to lead
+	mu     sync.Mutex
+	caches map[schema.GroupVersionKind][]cache.Store // each once
+	users  map[cache.Store]int                       // how many controllers read a cache
+	// the latest write to an object by this process, until all caches show it
+	written map[types.UID]write
+	deleted map[types.UID]change      // objects that this process has deleted, until all caches show it
+	locks   map[types.UID]*objectLock // of objects that are being written
+	sweepAt int                       // size of written and deleted at which they are swept
+	term    int                       // the number of times that this process has begun to lead
 }
 
 // write is the latest version of an object that this process has written, and in which term.
@@ -231,7 +232,8 @@ func (t *Tracker) Remove(kind schema.GroupVersionKind, store cache.Store) {
 		return
 	}
 	delete(t.users, store)
-	t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
+	t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]),
+		func(other cache.Store) bool { return other == store })
 }
 
 // Usable returns an error if a cache does not report its version: without it no controller can know whether it sees its
@@ -241,7 +243,8 @@ func (c Caches) Usable() error {
 		for _, store := range stores {
 			version := store.LastStoreSyncResourceVersion()
 			if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
-				return fmt.Errorf("the cache of %s does not tell its version (feature gate AtomicFIFO off?): %w", kind.Kind, err)
+				return fmt.Errorf("the cache of %s does not tell its version (feature gate AtomicFIFO off?): %w",
+					kind.Kind, err)
 			}
 		}
 	}

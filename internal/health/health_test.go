@@ -69,7 +69,8 @@ func TestAnswers(t *testing.T) {
 		{"MH-15", "healthz", "/healthz?verbose", one, "a", 500, "[-]a failed: reason withheld\n[+]b ok\nhealthz check failed\n"},
 		{"MH-16", "healthz", "/healthz?verbose&exclude=b", one, "b", 200, "[+]a ok\n[+]b excluded: ok\nhealthz check passed\n"},
 		{"MH-16", "healthz", "/healthz?exclude=a&exclude=b", one, "b", 200, "ok"},
-		{"MH-16", "healthz", "/healthz?exclude=a", one, "b", 500, "[+]a excluded: ok\n[-]b failed: reason withheld\nhealthz check failed\n"},
+		{"MH-16", "healthz", "/healthz?exclude=a", one, "b", 500,
+			"[+]a excluded: ok\n[-]b failed: reason withheld\nhealthz check failed\n"},
 		{"MH-17", "healthz", "/healthz?verbose", nil, "", 200, "[+]ping ok\nhealthz check passed\n"},
 		{"one check", "livez", "/livez/a", one, "b", 200, "ok"},
 		{"one check", "livez", "/livez/b", one, "b", 500, "[-]b failed: reason withheld\nlivez check failed\n"},
@@ -93,7 +94,8 @@ func TestAnswers(t *testing.T) {
 // A check that is advisory is shown and has a path of its own, and does not make the process unready (REG-103).
 func TestAdvisoryChecks(t *testing.T) {
 	h := Handler("readyz", func() []Check {
-		return []Check{{Name: "a", Err: func() error { return nil }}, {Name: "b", Advisory: true, Err: func() error { return errors.New("no") }}}
+		return []Check{{Name: "a", Err: func() error { return nil }},
+			{Name: "b", Advisory: true, Err: func() error { return errors.New("no") }}}
 	})
 	for path, want := range map[string]string{
 		"/readyz":         "200 ok",
@@ -131,7 +133,8 @@ func TestReasonsAreLogged(t *testing.T) {
 		}
 		s.set("b", errors.New("a worker has been at x for 6m"))
 		probe(3)
-		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "a worker has been at x for 6m") || !strings.Contains(all[0], "/livez check b") {
+		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "a worker has been at x for 6m") ||
+			!strings.Contains(all[0], "/livez check b") {
 			t.Errorf("LE-20: %v", all)
 		}
 		probe(9) // 2 minutes in all

@@ -73,7 +73,8 @@ func (r *Refusals) those(wanted func(request) bool) error {
 	var all []error
 	for q, f := range r.seen {
 		if wanted(q) && f.lasts() {
-			all = append(all, fmt.Errorf("the API server refuses to let this process %s %s: %s", q.verb, q.resource, f.status))
+			all = append(all,
+				fmt.Errorf("the API server refuses to let this process %s %s: %s", q.verb, q.resource, f.status))
 		}
 	}
 	slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -92,7 +93,8 @@ func (r *Refusals) Refused(ctx context.Context, verb, resource string, status in
 	f.last, f.status = now, fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if f.lasts() && now.Sub(f.logged) >= refusalLogEvery {
 		f.logged = now
-		klog.FromContext(ctx).Error(nil, "The API server lastingly refuses what a controller needs: its identity is not valid, or lacks a right",
+		klog.FromContext(ctx).Error(nil,
+			"The API server lastingly refuses what a controller needs: its identity is not valid, or lacks a right",
 			"verb", verb, "resource", resource, "status", f.status, "since", f.first)
 	}
 	if r.seen == nil {

@@ -67,7 +67,8 @@ func ensureNamespace(ctx context.Context, root kubernetes.Interface) {
 }
 
 // requestToken asks for a token of the service account, once (CI-22).
-func (b *Builder) requestToken(ctx context.Context, root kubernetes.Interface, account string) (string, time.Duration, error) {
+func (b *Builder) requestToken(ctx context.Context, root kubernetes.Interface, account string) (string, time.Duration,
+	error) {
 	answer, err := root.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),

@@ -95,7 +95,8 @@ func (l *bodyLog) RoundTrip(req *http.Request) (*http.Response, error) {
 func secret(path string) bool {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if part == "secrets" || part == "authentication.k8s.io" || part == "token" && i >= 2 && parts[i-2] == "serviceaccounts" {
+		if part == "secrets" || part == "authentication.k8s.io" ||
+			part == "token" && i >= 2 && parts[i-2] == "serviceaccounts" {
 			return true
 		}
 	}

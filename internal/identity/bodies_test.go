@@ -32,7 +32,8 @@ import (
 
 // What is asked and answered: tokens and Secrets that the log must not have, and names that it may.
 const (
-	asked, answered, open = "asked-with-this-very-secret-value", "answered-with-this-very-secret-value", "a-name-that-is-no-secret-to-anybody"
+	asked, answered, open = "asked-with-this-very-secret-value", "answered-with-this-very-secret-value",
+		"a-name-that-is-no-secret-to-anybody"
 )
 
 type safeBuffer struct {
@@ -80,7 +81,8 @@ func secretive(w http.ResponseWriter, r *http.Request) {
 		answer = &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: answered}}
 	case strings.HasSuffix(path, "/tokenreviews"):
 		group = authenticationv1.SchemeGroupVersion
-		answer = &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked}, Status: authenticationv1.TokenReviewStatus{Error: answered}}
+		answer = &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked},
+			Status: authenticationv1.TokenReviewStatus{Error: answered}}
 	case strings.HasSuffix(path, "/secrets") && r.Method == http.MethodGet:
 		answer = &corev1.SecretList{Items: []corev1.Secret{secret}}
 	case strings.HasSuffix(path, "/secrets/refused"):
@@ -100,7 +102,8 @@ func secretive(w http.ResponseWriter, r *http.Request) {
 func askAll(ctx context.Context, t *testing.T, b *Builder) {
 	t.Helper()
 	c := clientset(t, b.Config(Root))
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"token": asked}, Data: map[string][]byte{"t": []byte(asked)}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"token": asked},
+		Data: map[string][]byte{"t": []byte(asked)}}
 	secrets := c.CoreV1().Secrets("ns")
 	_, created := secrets.Create(ctx, secret, metav1.CreateOptions{})
 	_, updated := secrets.Update(ctx, secret, metav1.UpdateOptions{})
@@ -109,7 +112,8 @@ func askAll(ctx context.Context, t *testing.T, b *Builder) {
 	_, refused := secrets.Get(ctx, "refused", metav1.GetOptions{})
 	_, listed := c.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
 	deleted := secrets.Delete(ctx, "x", metav1.DeleteOptions{})
-	_, reviewed := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked}}, metav1.CreateOptions{})
+	_, reviewed := c.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked}}, metav1.CreateOptions{})
 	_, own := controllerClient(t, b, "pod-garbage-collector").CoreV1().Pods("ns").Create(ctx, // fetches a token before
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: open, GenerateName: "of-the-request-" + open}}, metav1.CreateOptions{})
 	if err := errors.Join(created, updated, patched, got, listed, deleted, reviewed, own); err != nil || refused == nil {
@@ -135,8 +139,11 @@ func TestBodiesInTheLog(t *testing.T) {
 			for _, verbosity := range []int{7, 8, 9, 10} {
 				t.Run(fmt.Sprint(format, " ", encoding, " ", verbosity), func(t *testing.T) {
 					var out safeBuffer
-					ctx := klog.NewContext(t.Context(), WithoutBodies(WithoutBodies(logTo(&out, verbosity))).WithName("n").WithValues("k", "v"))
-					askAll(ctx, t, NewBuilder(&rest.Config{Host: server.URL}, Options{Component: component, ContentType: encoding, ServiceAccounts: true}))
+					ctx := klog.NewContext(t.Context(),
+						WithoutBodies(WithoutBodies(logTo(&out, verbosity))).WithName("n").WithValues("k", "v"))
+					askAll(ctx, t,
+						NewBuilder(&rest.Config{Host: server.URL},
+							Options{Component: component, ContentType: encoding, ServiceAccounts: true}))
 					log := out.String()
 					if format == "json" { // the dumps have their line breaks back
 						log = lines(t, log)
@@ -166,7 +173,8 @@ func lines(t *testing.T, log string) string {
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		if caller, _ := record["caller"].(string); !strings.Contains(caller, ".go:") || strings.HasPrefix(caller, "identity/bodies.go") != strings.HasPrefix(fmt.Sprint(record["msg"]), "Body of ") {
+		if caller, _ := record["caller"].(string); !strings.Contains(caller, ".go:") ||
+			strings.HasPrefix(caller, "identity/bodies.go") != strings.HasPrefix(fmt.Sprint(record["msg"]), "Body of ") {
 			t.Errorf("the line that has logged it: %s", line)
 		}
 		for key, value := range record {

@@ -122,11 +122,12 @@ func (b *Builder) Controller(account string) (*rest.Config, error) {
 // Lease returns the configuration of the client named [LeaderElection], which must get through when nothing else does:
 //
 //   - its requests end after half the renew deadline, at least 1s, so that one that hangs still allows another (LE-5);
-//   - it is not limited, where the original gives it a bucket: the retry period paces it already, at 30 requests a minute
-//     (LE-31), and a QPS below that would only cost the lease;
+//   - it is not limited, where the original gives it a bucket: the retry period paces it already, at 30 requests a
+//     minute (LE-31), and a QPS below that would only cost the lease;
 //   - it has a connection of its own, and HTTP/1.1 on it. Client-go gives all clients with equal TLS settings one
-//     transport, hence one HTTP/2 connection: leases would share its flow control and its write lock with every list and
-//     watch. A Dial function and a protocol list are both part of the key by which it shares, so either one parts them;
+//     transport, hence one HTTP/2 connection: leases would share its flow control and its write lock with every list
+//     and watch. A Dial function and a protocol list are both part of the key by which it shares, so either one parts
+//     them;
 //   - HTTP/1.1 because there a request that times out takes its connection with it, and the next try dials anew. An
 //     HTTP/2 connection that has gone silent (its server lost power, a firewall forgot it) is kept until a ping has
 //     failed, 45s later: long after the lease.

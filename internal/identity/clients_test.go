@@ -85,7 +85,8 @@ func TestRootController(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Secret{}) })
 		b := NewBuilder(a.config, Options{Component: component, ServiceAccounts: true, MayWrite: func(string) bool { return false }})
-		_, err := clientset(t, b.RootController("tokens-controller")).CoreV1().Secrets("shop").Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.UpdateOptions{})
+		_, err := clientset(t, b.RootController("tokens-controller")).CoreV1().Secrets("shop").Update(t.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.UpdateOptions{})
 		if !errors.Is(err, client.ErrNotLeading) || len(a.log()) > 0 {
 			t.Errorf("%v, %d requests", err, len(a.log()))
 		}
@@ -279,11 +280,13 @@ func TestWritesWaitForWhatIsBeforeThem(t *testing.T) {
 		if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); err != nil || time.Since(began) != 0 || sent != 1 {
 			t.Errorf("a read: %v after %v", err, time.Since(began))
 		}
-		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); err != nil || time.Since(began) != 3*time.Second || sent != 2 {
+		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); err != nil || time.Since(began) != 3*time.Second ||
+			sent != 2 {
 			t.Errorf("a write: %v after %v", err, time.Since(began))
 		}
 		wrong = away
-		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); !errors.Is(err, away) || sent != 2 || executor.Answered(err) {
+		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); !errors.Is(err, away) || sent != 2 ||
+			executor.Answered(err) {
 			t.Errorf("a write before which something failed: %v, %d requests", err, sent)
 		}
 	})
@@ -294,7 +297,8 @@ func TestGuardLE14(t *testing.T) {
 		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Pod{}) })
 		var may atomic.Bool
 		may.Store(true)
-		b := NewBuilder(a.config, Options{Component: component, RateLimited: true, QPS: 1, Burst: 1, MayWrite: func(string) bool { return may.Load() }})
+		b := NewBuilder(a.config,
+			Options{Component: component, RateLimited: true, QPS: 1, Burst: 1, MayWrite: func(string) bool { return may.Load() }})
 		pods := controllerClient(t, b, "replicaset-controller").CoreV1().Pods("default")
 		create := func() error {
 			_, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})
@@ -315,7 +319,8 @@ func TestGuardLE14(t *testing.T) {
 		if _, err := pods.Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
 			t.Errorf("reads are not held back: %v", err)
 		}
-		if _, err := clientset(t, b.Config(Root)).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{}, metav1.CreateOptions{}); err != nil {
+		if _, err := clientset(t, b.Config(Root)).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{},
+			metav1.CreateOptions{}); err != nil {
 			t.Errorf("the root client is not held back: %v", err)
 		}
 		if got := len(a.log()); got != 3 {
@@ -512,11 +517,15 @@ func TestEnsureServiceAccountsCI21(t *testing.T) {
 		want             []string
 		fails            bool
 	}{
-		"found":                       {found: true, want: []string{"GET " + path + "/a"}},
-		"missing":                     {namespace: true, create: 201, want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
-		"missing, and made meanwhile": {namespace: true, create: 409, want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
-		"namespace missing":           {create: 201, want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST /api/v1/namespaces", "POST " + path}},
-		"denied":                      {namespace: true, create: 403, fails: true, want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
+		"found": {found: true, want: []string{"GET " + path + "/a"}},
+		"missing": {namespace: true, create: 201,
+			want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
+		"missing, and made meanwhile": {namespace: true, create: 409,
+			want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
+		"namespace missing": {create: 201,
+			want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST /api/v1/namespaces", "POST " + path}},
+		"denied": {namespace: true, create: 403, fails: true,
+			want: []string{"GET " + path + "/a", "GET /api/v1/namespaces/kube-system", "POST " + path}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -558,7 +567,8 @@ func TestEnsureServiceAccountsCI21(t *testing.T) {
 }
 
 func TestBuilderIsConcurrent(t *testing.T) {
-	b := NewBuilder(&rest.Config{Host: "http://api"}, Options{Component: component, ServiceAccounts: true, RateLimited: true, QPS: 1, Burst: 1})
+	b := NewBuilder(&rest.Config{Host: "http://api"},
+		Options{Component: component, ServiceAccounts: true, RateLimited: true, QPS: 1, Burst: 1})
 	var limiters sync.Map
 	var group sync.WaitGroup
 	for range 20 {

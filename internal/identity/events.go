@@ -90,7 +90,8 @@ func (all recorders) Eventf(object runtime.Object, eventtype, reason, format str
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (all recorders) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any) {
+func (all recorders) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason,
+	format string, args ...any) {
 	all.of(object).AnnotatedEventf(object, annotations, eventtype, reason, format, args...)
 }
 
@@ -127,7 +128,8 @@ func (s *sink) Update(e *corev1.Event) (*corev1.Event, error) {
 // Patch implements record.EventSink.
 func (s *sink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	return s.write(func(ctx context.Context) (*corev1.Event, error) {
-		return s.client.Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return s.client.Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{})
 	})
 }
 

@@ -96,11 +96,13 @@ func TestEventsCI40toCI42(t *testing.T) {
 		if !regexp.MustCompile(`^web\.[0-9a-f]+$`).MatchString(e.Name) {
 			t.Errorf("CI-41: name %q", e.Name)
 		}
-		involved := corev1.ObjectReference{Kind: "ReplicaSet", APIVersion: "apps/v1", Namespace: "ns", Name: "web", UID: "u", ResourceVersion: "7"}
+		involved := corev1.ObjectReference{Kind: "ReplicaSet", APIVersion: "apps/v1", Namespace: "ns", Name: "web", UID: "u",
+			ResourceVersion: "7"}
 		if e.InvolvedObject != involved {
 			t.Errorf("CI-41: involvedObject %v", e.InvolvedObject)
 		}
-		if e.Source != (corev1.EventSource{Component: "replicaset-controller"}) || e.ReportingController != "replicaset-controller" || e.ReportingInstance != "" {
+		if e.Source != (corev1.EventSource{Component: "replicaset-controller"}) || e.ReportingController != "replicaset-controller" ||
+			e.ReportingInstance != "" {
 			t.Errorf("CI-40: source %v, reporting %q %q", e.Source, e.ReportingController, e.ReportingInstance)
 		}
 		if !e.EventTime.IsZero() || e.Count != 1 || e.FirstTimestamp.Nanosecond() != 0 || e.FirstTimestamp.IsZero() {
@@ -179,7 +181,8 @@ func TestEventRetriesCI45(t *testing.T) {
 		want   int
 		log    string
 	}{
-		"refused": {func(w http.ResponseWriter, r *http.Request) { refuse(w, 403, metav1.StatusReasonForbidden) }, 1, "Server rejected event"},
+		"refused": {func(w http.ResponseWriter, r *http.Request) { refuse(w, 403, metav1.StatusReasonForbidden) }, 1,
+			"Server rejected event"},
 		"namespace terminating": {func(w http.ResponseWriter, r *http.Request) {
 			reply(w, 403, metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 403, Reason: "Forbidden",

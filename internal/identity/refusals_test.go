@@ -17,7 +17,8 @@ import (
 // saysForbidden is how the API server says so, in JSON.
 func saysForbidden(message string) string {
 	status, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonForbidden, Code: 403,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: message,
+		Reason: metav1.StatusReasonForbidden, Code: 403,
 	})
 	if err != nil {
 		panic(err)
@@ -43,18 +44,23 @@ func TestRefusalsOfAdmission(t *testing.T) {
 		{"a read", "GET", "/api/v1/namespaces/n/pods/p", withoutRight(`pods "p"`), ""},
 		{"a quota", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: exceeded quota: q`), ""},
 		{"a policy that quotes what a tenant has written", "POST", "/api/v1/namespaces/n/pods",
-			saysForbidden(`pods "a" is forbidden: violates PodSecurity "baseline:latest": seLinuxOptions (pod set forbidden type "pods is forbidden: User "x" cannot create resource "pods"")`), ""},
+			saysForbidden(
+				`pods "a" is forbidden: violates PodSecurity "baseline:latest": seLinuxOptions (pod set forbidden type "pods is forbidden: User "x" cannot create resource "pods"")`), ""},
 		{"a webhook", "POST", "/api/v1/namespaces/n/pods",
 			saysForbidden(`admission webhook "w" denied the request: pods is forbidden: User "x" cannot create resource "pods"`), ""},
 		{"a name that a tenant has given", "POST", "/api/v1/namespaces/n/persistentvolumeclaims",
 			saysForbidden(`persistentvolumeclaims "` + forged + `-web-0" is forbidden: exceeded quota: q`), ""},
 		{"another object", "PATCH", "/api/v1/namespaces/n/pods/p", withoutRight(`pods "q"`), ""},
 		{"a proxy", "POST", "/api/v1/namespaces/n/pods", `<html>pods is forbidden: User "x" cannot create resource "pods"</html>`, ""},
-		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: unable to create new content`), ""},
-		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", withoutRight(`clusterroles.rbac.authorization.k8s.io "a"`),
+		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods",
+			saysForbidden(`pods "a" is forbidden: unable to create new content`), ""},
+		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a",
+			withoutRight(`clusterroles.rbac.authorization.k8s.io "a"`),
 			"patch clusterroles.rbac.authorization.k8s.io: 403 Forbidden"},
-		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", withoutRight(`namespaces "n"`), "update namespaces/finalize: 403 Forbidden"},
-		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", withoutRight(`deployments.apps "d"`), "update deployments.apps/status: 403 Forbidden"},
+		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", withoutRight(`namespaces "n"`),
+			"update namespaces/finalize: 403 Forbidden"},
+		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", withoutRight(`deployments.apps "d"`),
+			"update deployments.apps/status: 403 Forbidden"},
 	} {
 		bubble(t, func(t *testing.T) {
 			var r Refusals
@@ -80,7 +86,8 @@ func TestRefusalsOfAdmission(t *testing.T) {
 			if err := r.Any(); err != nil {
 				got, logged = err.Error(), 1
 			}
-			if want := strings.TrimSpace("the API server refuses to let this process " + test.want); test.want == "" && got != "" || test.want != "" && got != want {
+			if want := strings.TrimSpace("the API server refuses to let this process " + test.want); test.want == "" && got != "" ||
+				test.want != "" && got != want {
 				t.Errorf("%s: %q", test.name, got)
 			}
 			if n := r.Count(); n != logged {
@@ -103,7 +110,8 @@ func TestRefusals(t *testing.T) {
 			if status == 0 {
 				return nil, errors.New("connection refused")
 			}
-			text := withoutRight(map[bool]string{true: "leases.coordination.k8s.io", false: "pods"}[strings.Contains(of.URL.Path, "leases")])
+			text := withoutRight(map[bool]string{true: "leases.coordination.k8s.io",
+				false: "pods"}[strings.Contains(of.URL.Path, "leases")])
 			if _, parts := split(of.URL.Path); len(parts) == 4 {
 				text = strings.Replace(text, " is forbidden", ` \"`+parts[3]+`\" is forbidden`, 1)
 			}
@@ -130,7 +138,8 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
 		}
-		const pod, other, lease = "/api/v1/namespaces/n/pods/p", "/api/v1/namespaces/n/pods/q", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
+		const pod, other, lease = "/api/v1/namespaces/n/pods/p", "/api/v1/namespaces/n/pods/q",
+			"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
 		told("nothing was asked", "pods", "")
 		ask(403, "GET", pod)
 		told("once", "pods", "")
@@ -164,13 +173,15 @@ func TestRefusals(t *testing.T) {
 			ask(403, method, "/base"+lease)
 			time.Sleep(time.Minute)
 			ask(403, method, "/base"+lease)
-			told(method, "leases.coordination.k8s.io", "the API server refuses to let this process "+verb+" leases.coordination.k8s.io: 403 Forbidden")
+			told(method, "leases.coordination.k8s.io",
+				"the API server refuses to let this process "+verb+" leases.coordination.k8s.io: 403 Forbidden")
 			ask(200, method, lease)
 		}
 		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 		time.Sleep(time.Minute)
 		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
-		told("POST", "leases.coordination.k8s.io", "the API server refuses to let this process create leases.coordination.k8s.io: 403 Forbidden")
+		told("POST", "leases.coordination.k8s.io",
+			"the API server refuses to let this process create leases.coordination.k8s.io: 403 Forbidden")
 	})
 }
 

@@ -93,7 +93,8 @@ func (s *tokenSource) renewed(ctx context.Context, old *token) *token {
 	later := *old
 	later.renew = old.age(time.Now()) + tokenPause
 	s.current.CompareAndSwap(old, &later) // unless it was dropped meanwhile
-	klog.FromContext(ctx).Error(err, "Could not renew a service account token, using the old one", "serviceAccount", s.account)
+	klog.FromContext(ctx).Error(err, "Could not renew a service account token, using the old one", "serviceAccount",
+		s.account)
 	return &later
 }
 

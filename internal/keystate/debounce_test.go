@@ -51,7 +51,8 @@ func TestWhenAReportIsWritten(t *testing.T) {
 		want              time.Duration
 	}{
 		{"nothing more changes", []time.Duration{0}, false, time.Second, 0, 100 * ms},
-		{"something more changes; the timer of the first reconcile is no change", []time.Duration{0, 60 * ms}, false, time.Second, 0, 160 * ms},
+		{"something more changes; the timer of the first reconcile is no change", []time.Duration{0, 60 * ms}, false, time.Second, 0,
+			160 * ms},
 		{"what changes does not change the report", []time.Duration{0, 60 * ms}, true, time.Second, 0, 100 * ms},
 		{"it goes on changing", every(30*ms, 2*time.Second), false, time.Second, 0, time.Second},
 		{"it is awaited", every(30*ms, 2*time.Second), false, 100 * ms, 0, 100 * ms},

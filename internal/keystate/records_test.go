@@ -7,8 +7,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Of an object with RecordLatest only the latest change is kept, and a change that comes after Observe is there for the next one, whether or
-// not Observe was given an earlier one of that object.
+// Of an object with RecordLatest only the latest change is kept, and a change that comes after Observe is there for the next one,
+// whether or not Observe was given an earlier one of that object.
 func TestLatestChanges(t *testing.T) {
 	key := plan.Key{Name: "a"}
 	lease := Object{Kind: podKind, Key: plan.Key{Namespace: "leases", Name: "a"}}
@@ -63,7 +63,8 @@ func TestTooManyChanges(t *testing.T) {
 	observe := func(what string, missed bool, last int) {
 		t.Helper()
 		o := k.Observed(s)
-		if o.Missed != missed || k.Peek(key).Missed != missed || len(o.Changes) > mostRecords || len(o.Changes) > 0 && o.Changes[len(o.Changes)-1] != last {
+		if o.Missed != missed || k.Peek(key).Missed != missed || len(o.Changes) > mostRecords ||
+			len(o.Changes) > 0 && o.Changes[len(o.Changes)-1] != last {
 			t.Errorf("%s: %d changes, missed %t", what, len(o.Changes), o.Missed)
 		}
 	}

@@ -121,7 +121,8 @@ func (a *Activity) attempt() {
 func (a *Activity) Refused() error { return a.refusals.Any() }
 
 // track returns the function, which lists or watches, such that its calls and their results are noted.
-func track[T any](s *Source, verb string, request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
+func track[T any](s *Source, verb string,
+	request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
 	a := s.Activity
 	return func(ctx context.Context, o metav1.ListOptions) (T, error) {
 		a.mu.Lock()
@@ -168,8 +169,10 @@ type trackedWatch struct {
 }
 
 // trackWatch starts to track a watch that was opened with the options. It ends when it is stopped, or the watch ends.
-func trackWatch(a *Activity, w watch.Interface, o metav1.ListOptions, convert func(watch.Event) watch.Event) *trackedWatch {
-	t := &trackedWatch{Interface: w, activity: a, convert: convert, events: make(chan watch.Event), stopped: make(chan struct{})}
+func trackWatch(a *Activity, w watch.Interface, o metav1.ListOptions,
+	convert func(watch.Event) watch.Event) *trackedWatch {
+	t := &trackedWatch{Interface: w, activity: a, convert: convert, events: make(chan watch.Event),
+		stopped: make(chan struct{})}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open, a.ends = t, time.Now()

@@ -30,12 +30,13 @@ type observed struct {
 func observe(t *testing.T, test func(o *observed)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &observed{T: t, activity: NewLiveness().Of("pods")}
-		o.ListWatch = New(&Source{Of: "*v1.Pod", Activity: o.activity, Rollbacks: &Rollbacks{}}, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
-			return &corev1.PodList{}, o.err
-		}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			o.sends = watch.NewFake()
-			return o.sends, o.err
-		}, nil)
+		o.ListWatch = New(&Source{Of: "*v1.Pod", Activity: o.activity, Rollbacks: &Rollbacks{}},
+			func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+				return &corev1.PodList{}, o.err
+			}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				o.sends = watch.NewFake()
+				return o.sends, o.err
+			}, nil)
 		test(o)
 	})
 }
@@ -126,7 +127,8 @@ func TestAServerWithoutBookmarks(t *testing.T) {
 
 // A server that cannot be reached is no reason to restart, but the caches become stale.
 func TestFailingAttemptsAreNotStalled(t *testing.T) {
-	for _, failure := range []error{errors.New("connection refused"), apierrors.NewServiceUnavailable("starting"), apierrors.NewTooManyRequests("busy", 1)} {
+	for _, failure := range []error{errors.New("connection refused"), apierrors.NewServiceUnavailable("starting"),
+		apierrors.NewTooManyRequests("busy", 1)} {
 		observe(t, func(o *observed) {
 			end := o.open()
 			o.send(watch.Bookmark, bookmark(nil))
@@ -190,9 +192,10 @@ func TestRefusedListsAndWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now error
 		a := &Activity{}
-		lw := New(&Source{Of: "*v1.Pod", Resource: "pods", Activity: a, Rollbacks: &Rollbacks{}}, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
-			return &corev1.PodList{}, now
-		}, func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), now }, nil)
+		lw := New(&Source{Of: "*v1.Pod", Resource: "pods", Activity: a, Rollbacks: &Rollbacks{}},
+			func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+				return &corev1.PodList{}, now
+			}, func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), now }, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // after the first try
 		list := func(err error) { now = err; _, _ = lw.ListWithContext(ctx, metav1.ListOptions{}) }

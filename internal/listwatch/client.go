@@ -77,7 +77,8 @@ func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.I
 
 // rest returns a client of one group that decodes by masks.
 func (c *Client) rest(group schema.GroupVersion, masks projection.Kinds, over *http.Client) (rest.Interface, error) {
-	codec, err := projection.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
+	codec, err := projection.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme,
+		scheme.Codecs).WithoutConversion(), masks)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +100,16 @@ func (c *Client) json(group schema.GroupVersion, codec runtime.NegotiatedSeriali
 
 // ListWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields
 // matches; all if it is empty. The name is that of the cache in health checks.
-func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector, name string) (*cache.ListWatch, error) {
+func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector,
+	name string) (*cache.ListWatch, error) {
 	return c.listWatch(c.source(kind, resource, name), kind, resource, selector)
 }
 
 // Pods returns what lists and watches pods by other functions than [Client.ListWatch]. A convert function is applied
 // to the events of watches.
 func (c *Client) Pods(list listFunc, watches watchFunc, convert func(watch.Event) watch.Event) *cache.ListWatch {
-	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"), "pods"), list, watches, convert)
+	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"),
+		"pods"), list, watches, convert)
 }
 
 type (
@@ -123,7 +126,8 @@ func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersi
 }
 
 // listWatch returns how a cache lists and watches. Leases have a connection of their own.
-func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {
+func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	selector string) (*cache.ListWatch, error) {
 	over := c.http
 	if resource == coordinationv1.SchemeGroupVersion.WithResource("leases") {
 		over = c.coalescing // nodes renew theirs every ten seconds

@@ -47,7 +47,8 @@ type coalescingConn struct {
 // and then in portions.
 func newCoalescingConn(conn net.Conn) *coalescingConn {
 	now := time.Now()
-	return &coalescingConn{conn, bufio.NewReaderSize(&portions{Conn: conn, next: now, from: now.Add(coalesceFrom)}, portion)}
+	return &coalescingConn{conn,
+		bufio.NewReaderSize(&portions{Conn: conn, next: now, from: now.Add(coalesceFrom)}, portion)}
 }
 
 // Read implements net.Conn.

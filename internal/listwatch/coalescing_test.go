@@ -41,7 +41,8 @@ func TestCoalescingConnection(t *testing.T) {
 		reads    int           // at most
 		within   time.Duration
 	}{
-		{"500 events a second are read in portions", 600, 2 * time.Millisecond, coalesceFrom, 600 * 500 * 60, 1000, time.Minute + coalesceEvery},
+		{"500 events a second are read in portions", 600, 2 * time.Millisecond, coalesceFrom, 600 * 500 * 60, 1000,
+			time.Minute + coalesceEvery},
 		{"a young connection is read at once", 600, 2 * time.Millisecond, 0, 600 * 500, 501, time.Second},
 		{"a single event is not late", 600, time.Minute, coalesceFrom, 600, 1, time.Minute},
 		{"a list is read without pauses", portion, time.Microsecond, coalesceFrom, 100 * portion, 101, 2 * coalesceEvery},

@@ -43,7 +43,8 @@ func (c *Custom) ListWatch(
 			return nil, err
 		}
 		o.FieldSelector = selector
-		return requests.Get().Resource(resource.Resource).SpecificallyVersionedParams(&o, scheme.ParameterCodec, metav1.Unversioned), nil
+		return requests.Get().Resource(resource.Resource).SpecificallyVersionedParams(&o, scheme.ParameterCodec,
+			metav1.Unversioned), nil
 	}
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		req, err := request(ctx, o)

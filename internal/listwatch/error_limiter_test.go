@@ -90,7 +90,8 @@ func TestRefusalsAreErrors(t *testing.T) {
 			tr.log(logger, err)
 		}
 		lines := strings.Split(strings.TrimSpace(buffer.String()), "\n")
-		if len(lines) != 3 || !strings.HasPrefix(lines[0], "INFO ") || !strings.HasPrefix(lines[1], "ERROR ") || !strings.HasPrefix(lines[2], "ERROR ") ||
+		if len(lines) != 3 || !strings.HasPrefix(lines[0], "INFO ") || !strings.HasPrefix(lines[1], "ERROR ") ||
+			!strings.HasPrefix(lines[2], "ERROR ") ||
 			!strings.Contains(lines[2], err.Error()) {
 			t.Errorf("%v: %s", err, buffer)
 		}

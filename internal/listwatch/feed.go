@@ -23,7 +23,8 @@ type FeedHandler interface {
 // Feed lists and watches the objects of a kind until ctx ends. It decodes what the projection of the client keeps,
 // and stores nothing, so that the handler can have the only copy of what it needs. Lists and watches that fail are
 // retried. A list is never older than what the handler knows.
-func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource, h FeedHandler) error {
+func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	h FeedHandler) error {
 	example, err := scheme.Scheme.New(kind)
 	if err != nil {
 		return fmt.Errorf("feed of %s: %w", kind.Kind, err)
@@ -35,7 +36,9 @@ func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resourc
 	if err != nil {
 		return fmt.Errorf("feed of %s: %w", kind.Kind, err)
 	}
-	source.Follow(ctx, cache.NewReflectorWithOptions(lw, example, feedSink{h}, cache.ReflectorOptions{Name: "feed of " + name, TypeDescription: name}))
+	source.Follow(ctx,
+		cache.NewReflectorWithOptions(lw, example, feedSink{h},
+			cache.ReflectorOptions{Name: "feed of " + name, TypeDescription: name}))
 	return nil
 }
 

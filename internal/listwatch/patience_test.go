@@ -14,7 +14,8 @@ import (
 func TestPatienceHasABound(t *testing.T) {
 	asks := func(seconds int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
+			Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+			Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
 		}}
 	}
 	for err, want := range map[error]time.Duration{asks(0): 0, asks(7): 7 * time.Second, asks(86400): LongestRefusal, errors.New("x"): 0} {

@@ -33,7 +33,8 @@ const (
 )
 
 // retry calls try until it succeeds, fails with an error that is not transient, or ctx ends.
-func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions,
+	try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
 	for {
 		answer, err := try(ctx, o)
@@ -131,10 +132,11 @@ func New[L runtime.Object](
 // Follow lists and watches until ctx ends. It is for a reflector without an informer.
 func (s *Source) Follow(ctx context.Context, reflector *cache.Reflector) {
 	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: LongestRefusal, Steps: math.MaxInt32}
-	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-			s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
-		}
-		return false, nil
-	}) // ends with ctx only
+	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true,
+		func(ctx context.Context) (bool, error) {
+			if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+				s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
+			}
+			return false, nil
+		}) // ends with ctx only
 }

@@ -42,7 +42,8 @@ func opening[L runtime.Object, W any](s *Source, list func(context.Context, meta
 
 // listing returns a function that lists, and finds out why a server says that it has not reached the version that is
 // asked for.
-func listing[L runtime.Object](s *Source, list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
+func listing[L runtime.Object](s *Source,
+	list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
 	return func(ctx context.Context, o metav1.ListOptions) (L, error) {
 		answer, err := list(ctx, o)
 		if tooLarge(err) {
@@ -64,7 +65,8 @@ const rollbackPause = 2 * longestPause
 
 // checked returns an error unless a consistent read shows that the server has reached the version. If it has gone back
 // and somebody is notified, it does not return before ctx ends.
-func checked[L runtime.Object](ctx context.Context, s *Source, version string, list func(context.Context, metav1.ListOptions) (L, error)) error {
+func checked[L runtime.Object](ctx context.Context, s *Source, version string,
+	list func(context.Context, metav1.ListOptions) (L, error)) error {
 	if version == "" || version == "0" {
 		return nil
 	}
@@ -88,7 +90,8 @@ func checked[L runtime.Object](ctx context.Context, s *Source, version string, l
 }
 
 // current reads consistently at which version a resource is.
-func current[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error)) (version string, err error) {
+func current[L runtime.Object](ctx context.Context,
+	list func(context.Context, metav1.ListOptions) (L, error)) (version string, err error) {
 	now, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", err

@@ -37,15 +37,16 @@ func TestRollbacksAreNoticed(t *testing.T) {
 					r.handler.Store(ptr.To(func(error) { told++ }))
 				}
 				server := watch.NewFake()
-				lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-					if asked++; o.Limit != 1 || o.ResourceVersion != "" {
-						t.Errorf("asked for %+v", o)
-					}
-					return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: c.now}}, nil
-				}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-					opened++
-					return server, nil
-				}, nil)
+				lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r},
+					func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+						if asked++; o.Limit != 1 || o.ResourceVersion != "" {
+							t.Errorf("asked for %+v", o)
+						}
+						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: c.now}}, nil
+					}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						opened++
+						return server, nil
+					}, nil)
 				options := metav1.ListOptions{ResourceVersion: "7", TimeoutSeconds: ptr.To[int64](300)}
 				w, err := lw.WatchWithContext(t.Context(), options)
 				if err != nil {
@@ -81,14 +82,15 @@ func TestListsOfAVersionThatIsTooLarge(t *testing.T) {
 			defer cancel()
 			got := false
 			r.handler.Store(ptr.To(func(error) { got = true }))
-			lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-				if o.ResourceVersion == "" {
-					return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: now}}, nil
-				}
-				err := apierrors.NewTimeoutError("Too large resource version", 1)
-				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
-				return nil, err
-			}, func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, errAway }, nil)
+			lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r},
+				func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+					if o.ResourceVersion == "" {
+						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: now}}, nil
+					}
+					err := apierrors.NewTimeoutError("Too large resource version", 1)
+					err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+					return nil, err
+				}, func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, errAway }, nil)
 			_, err := lw.ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "7"})
 			if got != told || told != apierrors.IsResourceExpired(err) || !told && !tooLarge(err) {
 				t.Errorf("at %s: told %t, %v", now, got, err)

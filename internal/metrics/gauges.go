@@ -44,9 +44,11 @@ func newGauges() []*managed {
 // ofQueues are the gauges of keys that wait or fail, and of writes.
 func ofQueues() []*managed {
 	return []*managed{
-		ofControllers("controller_manager_keys_failing", "Keys whose last reconcile has failed, and which wait for the next.",
+		ofControllers("controller_manager_keys_failing",
+			"Keys whose last reconcile has failed, and which wait for the next.",
 			func(s reconcile.Status) int { return s.Failing }),
-		ofControllers("controller_manager_reports_held", "Status reports that are debounced, so that a newer one may replace them.",
+		ofControllers("controller_manager_reports_held",
+			"Status reports that are debounced, so that a newer one may replace them.",
 			func(s reconcile.Status) int { return s.Debounced }),
 		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
 			func(s reconcile.Status) int { return s.Writing }),
@@ -74,9 +76,11 @@ func ofQueues() []*managed {
 // ofBrakes are the gauges of what brakes hold.
 func ofBrakes() []*managed {
 	return []*managed{
-		whether("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
+		whether("controller_manager_brake_held",
+			"1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
 			func(c manager.ControllerState) bool { return len(c.Held) > 0 }),
-		whether("controller_manager_brake_released", "1 while an annotation of the lease releases the brake of the controller, 0 otherwise.",
+		whether("controller_manager_brake_released",
+			"1 while an annotation of the lease releases the brake of the controller, 0 otherwise.",
 			func(c manager.ControllerState) bool { return c.Released }),
 	}
 }
@@ -84,7 +88,8 @@ func ofBrakes() []*managed {
 // ofPresence are the gauges of which controllers run.
 func ofPresence() []*managed {
 	return []*managed{
-		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
+		newGauge("controller_manager_controller_off",
+			"1 for each controller that does not run in this process, and why.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, off := range m.OffStates() {
 					v.WithLabelValues(off.Name, off.Reason).Set(1)
@@ -106,7 +111,8 @@ func ofPresence() []*managed {
 // ofCaches are the gauges of how old caches are, and how large.
 func ofCaches() []*managed {
 	return []*managed{
-		newGauge("controller_manager_cache_age_seconds", "How long the API server has sent nothing for the cache: no event, no bookmark.",
+		newGauge("controller_manager_cache_age_seconds",
+			"How long the API server has sent nothing for the cache: no event, no bookmark.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.CacheStates() {
 					if !c.LastActivity.IsZero() {

@@ -19,11 +19,13 @@ func Handler() http.Handler { return serve(prometheus.GathererFunc(gather)) }
 // (MEND-36).
 func gather() ([]*dto.MetricFamily, error) {
 	all, err := legacyregistry.DefaultGatherer.Gather()
-	at := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "informer_store_resource_version" })
+	at := slices.IndexFunc(all,
+		func(f *dto.MetricFamily) bool { return f.GetName() == "informer_store_resource_version" })
 	if at < 0 {
 		return all, err
 	}
-	all[at].Metric = slices.DeleteFunc(all[at].GetMetric(), func(m *dto.Metric) bool { return m.GetGauge().GetValue() == 0 })
+	all[at].Metric = slices.DeleteFunc(all[at].GetMetric(),
+		func(m *dto.Metric) bool { return m.GetGauge().GetValue() == 0 })
 	if len(all[at].GetMetric()) == 0 {
 		all = slices.Delete(all, at, at+1)
 	}

@@ -33,8 +33,11 @@ func New(build version.Info) *Metrics {
 	register(metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "kubernetes_build_info", StabilityLevel: metrics.BETA,
 		Help: "1, with the version of Kubernetes that this build takes the place of, and how it was built.",
-	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})).
-		WithLabelValues(build.Major, build.Minor, build.GitVersion, build.GitCommit, build.GitTreeState, build.BuildDate,
+	},
+		[]string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version",
+			"compiler", "platform"})).
+		WithLabelValues(build.Major, build.Minor, build.GitVersion, build.GitCommit, build.GitTreeState,
+			build.BuildDate,
 			build.GoVersion, build.Compiler, build.Platform).Set(1)
 	m := &Metrics{
 		duration: register(metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -43,19 +46,22 @@ func New(build version.Info) *Metrics {
 			Buckets: []float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"controller"})),
 		results: counter("controller_manager_reconciles_total",
-			"Reconciles of keys, by what became of them: wrote, unchanged (nothing was to be written), waiting (the cache lacked own writes), error or panic.",
+			"Reconciles of keys, by what became of them: wrote, unchanged (nothing was to be written), waiting (the "+
+				"cache lacked own writes), error or panic.",
 			"controller", "result"),
 		retries: counter("controller_manager_reconcile_retries_total",
 			"Reconciles that failed and are repeated.", "controller"),
 		writes: counter("controller_manager_writes_total",
-			"Requests that write, without those for events and leases, by the code of the answer; <error> if there was none.",
+			"Requests that write, without those for events and leases, by the code of the answer; <error> if there "+
+				"was none.",
 			"controller", "verb", "resource", "code"),
 		stale: counter("controller_manager_stale_sync_skips_total",
 			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
 	}
 	caught := counter("controller_manager_panics_total",
-		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a transform of a cache.", "place")
+		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a "+
+			"transform of a cache.", "place")
 	for _, place := range panics.Places() {
 		caught.WithLabelValues(string(place))
 	}
@@ -68,7 +74,8 @@ func New(build version.Info) *Metrics {
 
 // counter registers a counter.
 func counter(name, help string, labels ...string) *metrics.CounterVec {
-	return register(metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
+	return register(metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA},
+		labels))
 }
 
 // register adds a metric to the global registry, and returns it, or the like one that was added before.

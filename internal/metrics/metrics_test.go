@@ -70,14 +70,21 @@ func emptyServer(t *testing.T) *rest.Config {
 			<-r.Context().Done()
 		case r.URL.Path == "/healthz":
 		default:
-			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node",
-				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap",
-				"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume", "resourcequotas": "ResourceQuota", "jobs": "Job", "cronjobs": "CronJob",
-				"daemonsets": "DaemonSet", "statefulsets": "StatefulSet", "controllerrevisions": "ControllerRevision", "poddisruptionbudgets": "PodDisruptionBudget",
-				"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "horizontalpodautoscalers": "HorizontalPodAutoscaler", "leases": "Lease",
+			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet",
+				"replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints",
+				"nodes":          "Node",
+				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret",
+				"configmaps":             "ConfigMap",
+				"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume",
+				"resourcequotas": "ResourceQuota", "jobs": "Job", "cronjobs": "CronJob",
+				"daemonsets": "DaemonSet", "statefulsets": "StatefulSet", "controllerrevisions": "ControllerRevision",
+				"poddisruptionbudgets":       "PodDisruptionBudget",
+				"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole",
+				"horizontalpodautoscalers": "HorizontalPodAutoscaler", "leases": "Lease",
 				"volumeattributesclasses": "VolumeAttributesClass"}
 			group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
-			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List", group)
+			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List",
+				group)
 		}
 	}))
 	t.Cleanup(func() {
@@ -92,7 +99,8 @@ func run(t *testing.T, measured *Metrics) (m *manager.Manager, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	m, err := manager.New(emptyServer(t), manager.Options{
-		Component: "kube-controller-manager", Controllers: controllers.Registry(), Hooks: measured.Hooks, RegisterMetrics: measured.Register,
+		Component: "kube-controller-manager", Controllers: controllers.Registry(), Hooks: measured.Hooks,
+		RegisterMetrics: measured.Register,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +258,8 @@ func TestFormats(t *testing.T) { // MH-8
 func TestSLIs(t *testing.T) { // MH-9, MH-30
 	h := SLIHandler()
 	checks := func() []health.Check { return []health.Check{{Name: "a", Err: func() error { return nil }}} }
-	health.Handler("healthz", checks).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
+	health.Handler("healthz", checks).ServeHTTP(httptest.NewRecorder(),
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
 	var names []string
 	for series := range scrape(t, h) {
 		names = append(names, series)

@@ -30,12 +30,14 @@ func (i Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceE
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedIndexInformer.
-func (i Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
+	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler{h}, period)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedIndexInformer.
-func (i Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(handler{h}, o)
 }
 

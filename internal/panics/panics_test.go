@@ -46,7 +46,8 @@ func follow(t *testing.T, bad func(o any) bool) (client *fake.Clientset, informe
 			told = append(told, word+o.(metav1.Object).GetName())
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: hear("+"), UpdateFunc: func(_, o any) { hear("~")(o) }, DeleteFunc: hear("-")}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: hear("+"), UpdateFunc: func(_, o any) { hear("~")(o) },
+		DeleteFunc: hear("-")}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,8 +62,8 @@ func follow(t *testing.T, bad func(o any) bool) (client *fake.Clientset, informe
 	}
 }
 
-// A panic over one object ends at that object; other objects, and later events of the same one, are as ever. Lookups where it would be missing fail,
-// and no others do, until its index function has placed it or it is gone.
+// A panic over one object ends at that object; other objects, and later events of the same one, are as ever. Lookups where it would be
+// missing fail, and no others do, until its index function has placed it or it is gone.
 func TestPanicsEndAtTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []Place
@@ -156,7 +157,8 @@ func TestTransform(t *testing.T) {
 func TestNameOf(t *testing.T) {
 	var none *corev1.Pod
 	for want, o := range map[string]any{
-		"*v1.Pod": none, "<nil>": nil, "*v1.Pod shop/web": pod("shop", "web"), "*v1.Pod shop/gone": cache.DeletedFinalStateUnknown{Key: "shop/gone", Obj: pod("shop", "gone")},
+		"*v1.Pod": none, "<nil>": nil, "*v1.Pod shop/web": pod("shop", "web"),
+		"*v1.Pod shop/gone": cache.DeletedFinalStateUnknown{Key: "shop/gone", Obj: pod("shop", "gone")},
 	} {
 		if got := nameOf(o); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -38,12 +38,14 @@ func (i compactInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.Re
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedIndexInformer.
-func (i compactInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i compactInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
+	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(expandingHandler{h}, period)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedIndexInformer.
-func (i compactInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i compactInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(expandingHandler{h}, o)
 }
 

@@ -24,11 +24,13 @@ func TestPartsAreForgotten(t *testing.T) {
 				large[at].Name = fmt.Sprint("x", n, at)
 				labels[large[at].Name] = "x"
 			}
-			about := metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint("u", n)), Labels: labels, OwnerReferences: []metav1.OwnerReference{
-				{Kind: "ReplicaSet", UID: types.UID(fmt.Sprint("o", n)), Controller: ptr.To(true)}}}
+			about := metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint("u", n)), Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{
+					{Kind: "ReplicaSet", UID: types.UID(fmt.Sprint("o", n)), Controller: ptr.To(true)}}}
 			spec := corev1.PodSpec{Containers: []corev1.Container{{Env: large}}}
 			i.compact(&corev1.Pod{ObjectMeta: about, Spec: spec})
-			for _, o := range []any{&appsv1.Deployment{ObjectMeta: about, Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: spec}}},
+			for _, o := range []any{&appsv1.Deployment{ObjectMeta: about,
+				Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: spec}}},
 				&appsv1.ReplicaSet{ObjectMeta: about, Spec: appsv1.ReplicaSetSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}} {
 				if _, err := i.transform(o); err != nil {
 					t.Fatal(err)

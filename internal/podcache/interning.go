@@ -83,12 +83,14 @@ type podParts struct {
 // internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns
 // the parts of the last pod of the same controller.
 func (i *interner) internPod(p *corev1.Pod) *podParts {
-	for _, text := range []*string{&p.Namespace, &p.Spec.NodeName, &p.Spec.Subdomain, (*string)(&p.Status.Phase), &p.Status.Reason} {
+	for _, text := range []*string{&p.Namespace, &p.Spec.NodeName, &p.Spec.Subdomain, (*string)(&p.Status.Phase),
+		&p.Status.Reason} {
 		*text = i.intern(*text)
 	}
 	for at := range p.Status.Conditions {
 		c := &p.Status.Conditions[at]
-		c.Type, c.Status = corev1.PodConditionType(i.intern(string(c.Type))), corev1.ConditionStatus(i.intern(string(c.Status)))
+		c.Type, c.Status = corev1.PodConditionType(i.intern(string(c.Type))),
+			corev1.ConditionStatus(i.intern(string(c.Status)))
 		c.Reason, c.Message = i.intern(c.Reason), i.intern(c.Message)
 	}
 	if ips := p.Status.PodIPs; len(ips) > 0 && ips[0].IP == p.Status.PodIP {
@@ -179,7 +181,8 @@ func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec, ow
 // shareWithin lets the containers of a template share equal fields, such as resources and mounts. It gives up the
 // room that decoders leave in lists.
 func shareWithin(s *corev1.PodSpec) {
-	s.Volumes, s.Containers, s.InitContainers = slices.Clone(s.Volumes), slices.Clone(s.Containers), slices.Clone(s.InitContainers)
+	s.Volumes, s.Containers, s.InitContainers = slices.Clone(s.Volumes), slices.Clone(s.Containers),
+		slices.Clone(s.InitContainers)
 	for _, list := range [][]corev1.Container{s.Containers, s.InitContainers} {
 		for at := 1; at < len(list); at++ {
 			shareFields(&list[at], &list[at-1])

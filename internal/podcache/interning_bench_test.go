@@ -26,7 +26,8 @@ func BenchmarkInterning(b *testing.B) {
 	}
 	owner := func(kind string, i int) []metav1.OwnerReference {
 		yes := true
-		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: fmt.Sprint("o", i), UID: types.UID(fmt.Sprintf("%036d", i)), Controller: &yes}}
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: fmt.Sprint("o", i),
+			UID: types.UID(fmt.Sprintf("%036d", i)), Controller: &yes}}
 	}
 	pod := func(i int) apiruntime.Object {
 		p := projectiontest.FullPod(fmt.Sprintf("web-6d4b9-%05d", i))
@@ -37,8 +38,10 @@ func BenchmarkInterning(b *testing.B) {
 		spec := projectiontest.FullPod("web").Spec
 		spec.Containers[0].Image = fmt.Sprint("registry.example.com/web:", i)
 		labels := map[string]string{"app": fmt.Sprint("web-", i/10), "pod-template-hash": fmt.Sprint(i)}
-		s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i), Labels: labels, OwnerReferences: owner("Deployment", i/10)}}
-		s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
+		s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i), Labels: labels,
+			OwnerReferences: owner("Deployment", i/10)}}
+		s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: labels},
+			corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
 		return must(projection.ManagedFields(decode(s, &appsv1.ReplicaSet{}))).(apiruntime.Object)
 	}
 	for kind, object := range map[string]func(int) apiruntime.Object{"pods": pod, "replicasets": set} {

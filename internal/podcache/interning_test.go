@@ -28,7 +28,8 @@ func TestSharingChangesNothing(t *testing.T) {
 		owner := []metav1.OwnerReference{{Controller: new(bool), UID: "d"}}
 		*owner[0].Controller = true
 		for range rapid.IntRange(1, 6).Draw(t, "objects") {
-			o := rapid.SampledFrom([]apiruntime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}}).Draw(t, "kind").DeepCopyObject()
+			o := rapid.SampledFrom([]apiruntime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}}).Draw(t,
+				"kind").DeepCopyObject()
 			projectiontest.Filler(rapid.Int64Range(1, 3).Draw(t, "seed")).Fill(o) // few, so that some are alike
 			switch o := o.(type) {
 			case *corev1.Pod:
@@ -147,7 +148,8 @@ func TestTemplatesAreShared(t *testing.T) {
 	if &a.Containers[0] == &c.Containers[0] || c.Containers[0].Image != "old" || a.Containers[0].Image == "old" {
 		t.Error("unequal containers are mixed up")
 	}
-	if &a.Containers[0].Env[0] != &c.Containers[0].Env[0] || &a.Volumes[0] != &c.Volumes[0] || a.Containers[0].LivenessProbe != c.Containers[0].LivenessProbe {
+	if &a.Containers[0].Env[0] != &c.Containers[0].Env[0] || &a.Volumes[0] != &c.Volumes[0] ||
+		a.Containers[0].LivenessProbe != c.Containers[0].LivenessProbe {
 		t.Error("what is equal in unequal templates is held twice")
 	}
 }
@@ -171,7 +173,8 @@ func TestPartsOfOneObjectAreShared(t *testing.T) {
 	if shared := at(d.Spec.Selector.MatchLabels); at(d.Labels) != shared || at(d.Spec.Template.Labels) != shared {
 		t.Error("equal labels are held more than once")
 	}
-	if a, b := d.Spec.Template.Spec.Containers[0], d.Spec.Template.Spec.Containers[1]; &a.Env[0] != &b.Env[0] || a.LivenessProbe != b.LivenessProbe {
+	if a, b := d.Spec.Template.Spec.Containers[0], d.Spec.Template.Spec.Containers[1]; &a.Env[0] != &b.Env[0] ||
+		a.LivenessProbe != b.LivenessProbe {
 		t.Error("equal fields of containers are held twice")
 	}
 }

@@ -35,7 +35,8 @@ func NewInformer(
 		source.interner, source.known = shared, informer.GetIndexer()
 		return client.Pods(source.list, source.watch, source.convert), nil
 	}), &compactPod{}, cache.SharedIndexInformerOptions{
-		ResyncPeriod: resync, Identifier: name, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		ResyncPeriod: resync, Identifier: name,
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	return compactInformer{informer, shared}, informer.GetIndexer()
 }
@@ -59,7 +60,8 @@ func newPodSource(c *listwatch.Client) (s podSource, err error) {
 	p := c.Projection()
 	s = podSource{mask: p.PodMask(), decoder: p.PodDecoder(), project: p.ProjectPod}
 	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	s.rest, err = c.REST(corev1.SchemeGroupVersion, projection.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
+	s.rest, err = c.REST(corev1.SchemeGroupVersion,
+		projection.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
 	return s, err
 }
 
@@ -72,13 +74,14 @@ func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	}
 	defer body.Close()
 	list := &internalversion.List{}
-	list.ListMeta, err = projection.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
-		p, err := s.decoder.Decode(item)
-		if err == nil {
-			list.Items = append(list.Items, s.share(p))
-		}
-		return err
-	})
+	list.ListMeta, err = projection.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask,
+		func(item []byte) error {
+			p, err := s.decoder.Decode(item)
+			if err == nil {
+				list.Items = append(list.Items, s.share(p))
+			}
+			return err
+		})
 	if errors.Is(err, projection.ErrUnusual) {
 		return s.listWhole(ctx, o)
 	}

@@ -299,7 +299,8 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 func TestBrokenList(t *testing.T) {
 	s := newPodServer(t, 20)
 	s.short = true
-	client, err := listwatch.NewClient(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}, sample)
+	client, err := listwatch.NewClient(&rest.Config{Host: s.URL,
+		ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}, sample)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +315,8 @@ func TestBrokenList(t *testing.T) {
 		s.answer(w, http.StatusGone, &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonExpired, Code: 410})
 	})
 	_, err = source.list(t.Context(), metav1.ListOptions{})
-	if status := (interface{ Status() metav1.Status })(nil); !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonExpired {
+	if status := (interface{ Status() metav1.Status })(nil); !errors.As(err, &status) ||
+		status.Status().Reason != metav1.StatusReasonExpired {
 		t.Errorf("got %v", err)
 	}
 }
@@ -325,7 +327,8 @@ func TestStoppedWatch(t *testing.T) {
 	s := podSource{project: sample.ProjectPod, interner: newInterner(nil), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
 	opened := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil }
-	w := must(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)).Pods(nil, opened, s.convert).WatchWithContext(t.Context(), metav1.ListOptions{}))
+	w := must(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)).Pods(nil, opened, s.convert).WatchWithContext(t.Context(),
+		metav1.ListOptions{}))
 	for range 5 {
 		source.Add(projectiontest.FullPod("a"))
 	}

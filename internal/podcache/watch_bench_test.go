@@ -34,14 +34,16 @@ func BenchmarkWatch(b *testing.B) {
 	for name, frame := range map[string][]byte{"pods": pod, "nodes": node} {
 		for how, begin := range map[string][]byte{"before a bookmark": nil, "after one": bookmark} {
 			b.Run(fmt.Sprint(name, ", ", how), func(b *testing.B) {
-				config := &rest.Config{Host: "http://api", QPS: -1, Transport: stream(append(bytes.Clone(begin), bytes.Repeat(frame, n)...)),
+				config := &rest.Config{Host: "http://api", QPS: -1,
+					Transport:     stream(append(bytes.Clone(begin), bytes.Repeat(frame, n)...)),
 					ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}
 				client := must(listwatch.NewClient(config, sample))
 				source := must(newPodSource(client))
 				source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 				lw := client.Pods(source.list, source.watch, source.convert)
 				if name == "nodes" {
-					lw = must(client.ListWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"), "", "nodes"))
+					lw = must(client.ListWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"),
+						"", "nodes"))
 				}
 				for b.Loop() {
 					w := must(lw.WatchWithContext(b.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))

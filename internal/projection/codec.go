@@ -86,7 +86,8 @@ type objects struct {
 }
 
 // Decode implements runtime.Decoder.
-func (s *objects) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s *objects) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
 	buffer := s.codec.buffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buffer) <= mostKept {
@@ -137,7 +138,8 @@ func (c *codec) open(data []byte) (k named, object int, ok bool) {
 type frames struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.
-func (f frames) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (f frames) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok && readEvent(data, event) {
 		return event, kind, nil
 	}

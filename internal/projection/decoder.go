@@ -42,7 +42,8 @@ func (d *PodDecoder) Decode(masked []byte) (*corev1.Pod, error) {
 	defer func() {
 		spec, status := &p.Spec, &p.Status
 		*p = corev1.Pod{ // keep the arrays of the lists whose elements fit copies
-			Spec: corev1.PodSpec{Containers: spec.Containers[:0], InitContainers: spec.InitContainers[:0], Volumes: spec.Volumes[:0]},
+			Spec: corev1.PodSpec{Containers: spec.Containers[:0], InitContainers: spec.InitContainers[:0],
+				Volumes: spec.Volumes[:0]},
 			Status: corev1.PodStatus{Conditions: status.Conditions[:0], ContainerStatuses: status.ContainerStatuses[:0],
 				InitContainerStatuses: status.InitContainerStatuses[:0]},
 		}

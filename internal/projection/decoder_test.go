@@ -112,7 +112,8 @@ func TestDecodesListsInPart(t *testing.T) {
 	d := newDecoders(t)
 	rapid.Check(t, func(t *rapid.T) {
 		o := rapid.SampledFrom([]apiruntime.Object{
-			&corev1.PodList{}, &corev1.NodeList{}, &corev1.ServiceList{}, &corev1.EndpointsList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{},
+			&corev1.PodList{}, &corev1.NodeList{}, &corev1.ServiceList{}, &corev1.EndpointsList{}, &appsv1.DeploymentList{},
+			&appsv1.ReplicaSetList{},
 		}).Draw(t, "kind").DeepCopyObject()
 		projectiontest.Filler(rapid.Int64().Draw(t, "seed")).Fill(o)
 		data := projectiontest.Encode(t, o)
@@ -197,7 +198,8 @@ func TestDecodingCostsWhatIsKept(t *testing.T) {
 // refuses may be accepted if the damage is in what is not looked at, but must do no harm.
 func FuzzPods(f *testing.F) {
 	d := newDecoders(f)
-	for _, p := range []*corev1.Pod{{}, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}, projectiontest.FullPod("a"),
+	for _, p := range []*corev1.Pod{{}, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}},
+		projectiontest.FullPod("a"),
 		{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}} {
 		data := projectiontest.Encode(f, p)
 		f.Add(data)
@@ -211,7 +213,8 @@ func FuzzPods(f *testing.F) {
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x04\x0b\x08\x01\x0c"))                         // a group
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x08\x0a\x06\x62\x04\x12\x00\x0a\x00"))         // an entry of a map the wrong way round
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f")) // a length beyond everything
-	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x62\x02\x12\x06\x22\x04abcd"))     // the value of an annotation is longer than its entry
+	// the value of an annotation is longer than its entry
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x62\x02\x12\x06\x22\x04abcd"))
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x5a\x02\x0a\x06\x22\x04abcd"))     // the key of a label
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0d\x0a\x0b\x58\x02\x0a\x06\x22\x04abcd\x00")) // a label that is a number
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -271,7 +274,8 @@ func BenchmarkDecodePod(b *testing.B) {
 	d := newDecoders(b)
 	p := projectiontest.FullPod("web-6d4b9-abcde")
 	for i := range 40 {
-		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
+		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
 	}
 	data := projectiontest.Encode(b, p)
 	for _, c := range []struct {

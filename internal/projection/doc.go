@@ -15,11 +15,11 @@
 // # How a pod is decoded
 //
 //  1. The API server sends pods as protobuf: one in each event of a watch, or all of them in a list.
-//  2. A [Mask], made from the declared paths, copies the bytes of the wanted fields into a buffer. This skips fields by their length and
-//     does not decode them.
+//  2. A [Mask], made from the declared paths, copies the bytes of the wanted fields into a buffer. This skips fields by
+//     their length and does not decode them.
 //  3. [PodDecoder] decodes the buffer with the decoder of the API machinery into a pod that it reuses.
-//  4. What is kept is copied from it into a new pod. The mask works on fields as a whole; this step also chooses among the elements
-//     of lists: conditions that somebody reads, containers of which more than the name is kept.
+//  4. What is kept is copied from it into a new pod. The mask works on fields as a whole; this step also chooses
+//     among the elements of lists: conditions that somebody reads, containers of which more than the name is kept.
 //
 // The result of a watch event is a [ProjectedPod], so that the informer knows that nothing is left to do. A pod that
 // comes as JSON, from a server that does not speak protobuf, is decoded whole, encoded, and then takes the same way
@@ -29,10 +29,10 @@
 //
 // A mask names the fields of a kind to keep, or those to drop ([Only], [Without]). Two rules follow from how it works:
 //
-//   - Data that the mask does not understand (a broken length, a group, a tag out of range, an entry of a map that is not a key
-//     and a value) is decoded whole. It is accepted or refused as it would be without a mask.
-//   - Of an unwanted field only the length is looked at. An object that is damaged nowhere else is accepted, where a full
-//     decoder would refuse it.
+//   - Data that the mask does not understand (a broken length, a group, a tag out of range, an entry of a map that is
+//     not a key and a value) is decoded whole. It is accepted or refused as it would be without a mask.
+//   - Of an unwanted field only the length is looked at. An object that is damaged nowhere else is accepted, where
+//     a full decoder would refuse it.
 //
 // # Other kinds
 //

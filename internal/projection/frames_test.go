@@ -16,7 +16,8 @@ import (
 func BenchmarkWatchEvent(b *testing.B) {
 	p := projectiontest.FullPod("web-6d4b9-abcde")
 	for i := range 40 {
-		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
+		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
 	}
 	event := &metav1.WatchEvent{Type: "MODIFIED", Object: runtime.RawExtension{Raw: projectiontest.Encode(b, p)}}
 	data, err := event.Marshal()

@@ -61,9 +61,10 @@ func TestMasks(t *testing.T) {
 			*p = corev1.Pod{Spec: corev1.PodSpec{Containers: p.Spec.Containers}}
 			p.Spec.Containers[0].Image = ""
 		}},
-		{"an entry of a map", Only, []string{"metadata.annotations[keep]", "metadata.annotations[missing]", "metadata.name"}, func(p *corev1.Pod) {
-			*p = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"keep": "1"}}}
-		}},
+		{"an entry of a map", Only, []string{"metadata.annotations[keep]", "metadata.annotations[missing]", "metadata.name"},
+			func(p *corev1.Pod) {
+				*p = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"keep": "1"}}}
+			}},
 		{"all but", Without, []string{"metadata.labels", "spec.containers.image", "status.message"}, func(p *corev1.Pod) {
 			p.Labels, p.Spec.Containers[0].Image, p.Status.Message = nil, "", ""
 		}},
@@ -84,7 +85,8 @@ func TestMasks(t *testing.T) {
 
 // A field that does not exist, because it was renamed or misspelt, is noticed when the mask is made.
 func TestPathsThatLeadNowhere(t *testing.T) {
-	for _, path := range []string{"", "metadata.nam", "metadata.name.x", "spec.containers.x", "metadata.name[key]", "metadata.labels[key", "x"} {
+	for _, path := range []string{"", "metadata.nam", "metadata.name.x", "spec.containers.x", "metadata.name[key]", "metadata.labels[key",
+		"x"} {
 		if _, err := Only(&corev1.Pod{}, path); err == nil {
 			t.Errorf("%q: no error", path)
 		}
@@ -144,7 +146,8 @@ func TestLengthsKeepTheirWidth(t *testing.T) {
 var podList = runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}
 
 func encodedList(t testing.TB, n int) (*corev1.PodList, []byte) {
-	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}}
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}}
 	for i := range n {
 		list.Items = append(list.Items, *pod(fmt.Sprint("p", i)))
 	}
@@ -273,7 +276,8 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got metav1.WatchEvent
-		if _, _, err := info.StreamSerializer.Decode(data, nil, &got); err != nil || got.Type != want.Type || string(got.Object.Raw) != string(want.Object.Raw) {
+		if _, _, err := info.StreamSerializer.Decode(data, nil, &got); err != nil || got.Type != want.Type ||
+			string(got.Object.Raw) != string(want.Object.Raw) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 		if _, _, err := info.StreamSerializer.Decode(data[:len(data)-1], nil, &got); err == nil {

@@ -236,7 +236,8 @@ func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
 	kept := *decoded
 	kept.ManagedFields, kept.Annotations = nil, p.fitAnnotations(decoded.Annotations)
 	kept.OwnerReferences, kept.Finalizers = fitted(kept.OwnerReferences), fitted(kept.Finalizers)
-	if kept.Spec.NodeName != "" && !p.wholePods { // it has served its purpose, and differs between the pods of a DaemonSet
+	// it has served its purpose, and differs between the pods of a DaemonSet
+	if kept.Spec.NodeName != "" && !p.wholePods {
 		kept.Spec.Affinity = nil
 	}
 	kept.Spec.Containers = p.fitContainers(decoded.Spec.Containers)

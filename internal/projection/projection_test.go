@@ -97,8 +97,10 @@ func TestProjectConditions(t *testing.T) {
 	all := func() []corev1.PodCondition {
 		return []corev1.PodCondition{
 			{Type: "PodScheduled", Status: "True", LastTransitionTime: projectiontest.When, Reason: "r", Message: "m"},
-			{Type: "Ready", Status: "False", LastTransitionTime: projectiontest.When, LastProbeTime: projectiontest.When, Reason: "PodCompleted"},
-			{Type: "DisruptionTarget", Status: "True", LastTransitionTime: projectiontest.When, Reason: "DeletionByPodGC", Message: "m", ObservedGeneration: 3},
+			{Type: "Ready", Status: "False", LastTransitionTime: projectiontest.When, LastProbeTime: projectiontest.When,
+				Reason: "PodCompleted"},
+			{Type: "DisruptionTarget", Status: "True", LastTransitionTime: projectiontest.When, Reason: "DeletionByPodGC", Message: "m",
+				ObservedGeneration: 3},
 		}
 	}
 	for _, c := range []struct {
@@ -216,8 +218,10 @@ func TestProjectOtherKindsInPart(t *testing.T) {
 	for _, c := range []struct{ whole, want apiruntime.Object }{
 		{&corev1.Node{ObjectMeta: full, Spec: corev1.NodeSpec{ProviderID: "x", Taints: []corev1.Taint{{Key: "k"}}},
 			Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"app:1"}}}, Conditions: ready}},
-			&corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k"}}}, Status: corev1.NodeStatus{Conditions: ready}}},
-		{&corev1.Service{ObjectMeta: full, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}, Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "x"}}}},
+			&corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k"}}},
+				Status: corev1.NodeStatus{Conditions: ready}}},
+		{&corev1.Service{ObjectMeta: full, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"},
+			Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "x"}}}},
 			&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}}},
 	} {
 		got, err := sample.Project(c.whole)
@@ -304,7 +308,8 @@ func TestProjectAffinity(t *testing.T) {
 	meant := func(node string) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Affinity: &corev1.Affinity{
 			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n1"}}}}},
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name",
+					Operator: "In", Values: []string{"n1"}}}}},
 			}},
 			PodAffinity: &corev1.PodAffinity{},
 		}}}
@@ -325,7 +330,8 @@ func TestProjectAffinity(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := p.ProjectPod(c.pod).Spec.Affinity
-			if (got != nil) != c.kept || c.kept && (got.PodAffinity != nil || !reflect.DeepEqual(got.NodeAffinity, c.pod.Spec.Affinity.NodeAffinity)) {
+			if (got != nil) != c.kept ||
+				c.kept && (got.PodAffinity != nil || !reflect.DeepEqual(got.NodeAffinity, c.pod.Spec.Affinity.NodeAffinity)) {
 				t.Errorf("kept %+v", got)
 			}
 		})
@@ -352,12 +358,17 @@ func TestProjectVolumes(t *testing.T) {
 	template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "x"}}
 	full := projectiontest.FullPod("a")
 	full.Spec.Volumes = append(full.Spec.Volumes,
-		corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c", ReadOnly: true}}},
-		corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}},
+		corev1.Volume{Name: "data",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c",
+				ReadOnly: true}}},
+		corev1.Volume{Name: "scratch",
+			VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}},
 	)
 	want := []corev1.Volume{
 		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
-		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
+		{Name: "scratch",
+			VolumeSource: corev1.VolumeSource{
+				Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
 	}
 	data, err := full.Marshal()
 	if err != nil {

@@ -36,8 +36,10 @@ func TestPool(t *testing.T) {
 		p.Add(2)
 		p.Add(3)
 		time.Sleep(1500 * time.Millisecond)
-		want := Activity[int]{Running: true, Key: 1, Stuck: 500 * time.Millisecond, Queued: 2, Idle: 500 * time.Millisecond, LongestWait: 1500 * time.Millisecond}
-		if a := p.Activity(); a.Key != 1 && a.Key != 60 || a != (Activity[int]{true, a.Key, want.Stuck, want.Queued, want.Idle, want.LongestWait}) {
+		want := Activity[int]{Running: true, Key: 1, Stuck: 500 * time.Millisecond, Queued: 2, Idle: 500 * time.Millisecond,
+			LongestWait: 1500 * time.Millisecond}
+		if a := p.Activity(); a.Key != 1 && a.Key != 60 ||
+			a != (Activity[int]{true, a.Key, want.Stuck, want.Queued, want.Idle, want.LongestWait}) {
 			t.Errorf("%+v, want %+v", a, want)
 		}
 		time.Sleep(10 * time.Second)
@@ -57,8 +59,8 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// A tenant whose keys all hang, in a webhook say, has all workers while it is alone, and keeps half of them from nobody: the keys of another one are
-// processed at once, whenever they come. When the hanging ones end, there are as many workers as there were.
+// A tenant whose keys all hang, in a webhook say, has all workers while it is alone, and keeps half of them from nobody: the keys of
+// another one are processed at once, whenever they come. When the hanging ones end, there are as many workers as there were.
 func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 	const hangs, quick = 30 * time.Second, time.Second
 	for _, c := range []struct{ workers, alone, others int }{{2, 2, 1}, {3, 3, 1}, {5, 5, 2}, {10, 10, 5}} {
@@ -103,7 +105,8 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 			add("works", 10*c.others)
 			time.Sleep(10*quick + time.Millisecond)
 			if synctest.Wait(); of(done, "works") != 10*c.others || of(most, "works") != c.others {
-				t.Errorf("%d workers: after 10s, %d keys of the other one are done, %d at a time", c.workers, of(done, "works"), of(most, "works"))
+				t.Errorf("%d workers: after 10s, %d keys of the other one are done, %d at a time", c.workers, of(done, "works"),
+					of(most, "works"))
 			}
 			time.Sleep(10 * hangs)
 			if synctest.Wait(); of(now, "hangs") != min(c.alone, 100-of(done, "hangs")) || of(most, "all") > c.workers+c.workers/2 {

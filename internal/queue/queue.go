@@ -22,7 +22,8 @@ const (
 // before any other.
 type Priority struct {
 	Level Level
-	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work comes first
+	// InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work comes first
+	Since int64
 	Owner types.UID // other levels: in a namespace, owners take turns, and keys without one do so together
 }
 
@@ -54,8 +55,8 @@ func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 		workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: inner})}
 }
 
-// Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has more than half of them, and others
-// wait: so many workers are needed.
+// Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has
+// more than half of them, and others wait: so many workers are needed.
 func (q *Queue[K]) Limit(keys int) (workers int) { return q.storage.limit(keys) }
 
 // Done is called when a key has been processed. Whoever calls it then calls Get, unless the queue shuts down.
@@ -70,8 +71,8 @@ func (q *Queue[K]) ShutDown() {
 	q.TypedDelayingInterface.ShutDown()
 }
 
-// Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never loses
-// priority while it waits. Without a wish its level is [Changed].
+// Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never
+// loses priority while it waits. Without a wish its level is [Changed].
 func (q *Queue[K]) Prioritize(key K, p Priority) { q.storage.prioritize(key, p) }
 
 // AddWithPriority adds the key, or raises its priority if it is queued already.
@@ -89,7 +90,8 @@ func (q *Queue[K]) Len() int {
 // Waiting counts the keys that wait for a worker, and reports since when there have been some.
 func (q *Queue[K]) Waiting() (n int, since time.Time) { return q.storage.waiting() }
 
-// LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks at each namespace.
+// LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It
+// looks at each namespace.
 func (q *Queue[K]) LongestWait() time.Duration { return q.storage.longestWait() }
 
 // Snapshot returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.

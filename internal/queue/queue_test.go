@@ -118,14 +118,15 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many. No key waits for more than
-// its share of the turns for the longest waiting.
+// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many. No key waits for
+// more than its share of the turns for the longest waiting.
 func TestStorageLosesNothing(t *testing.T) {
 	const namespaces = 3
 	rapid.Check(t, func(t *rapid.T) {
 		l, queued := newStorage(namespaceOf), map[plan.Key]int{} // how many turns each has waited for
 		for range rapid.IntRange(1, 400).Draw(t, "steps") {
-			key := plan.Key{Namespace: fmt.Sprint(rapid.IntRange(1, namespaces).Draw(t, "namespace")), Name: fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "key"))}
+			key := plan.Key{Namespace: fmt.Sprint(rapid.IntRange(1, namespaces).Draw(t, "namespace")),
+				Name: fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "key"))}
 			u := Priority{
 				Level: Level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level")), Since: rapid.Int64Range(0, 3).Draw(t, "since"),
 				Owner: types.UID(rapid.SampledFrom([]string{"", "web", "shop"}).Draw(t, "owner")),

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is given and released: while another namespace wants one, none is given more than half, the others can have the other half, and in all
-// there are no more than one and a half times the limit.
+// Whatever is given and released: while another namespace wants one, none is given more than half, the others can have the other half,
+// and in all there are no more than one and a half times the limit.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := shares{limit: rapid.IntRange(0, 7).Draw(t, "limit")}

@@ -52,7 +52,8 @@ type entry[K comparable] struct {
 
 // newStorage returns an empty one. The function tells the namespace of a key.
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
-	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{}, byName: map[string]*waiting[K]{}}
+	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{},
+		byName: map[string]*waiting[K]{}}
 }
 
 // prioritize says which priority the key has when it is next added. The highest wish wins.

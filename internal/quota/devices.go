@@ -31,7 +31,8 @@ func deviceName(name corev1.ResourceName, g Gates) bool {
 		return true
 	}
 	request, ok := strings.CutPrefix(string(name), requestsPrefix)
-	return ok && g.ExtendedResourcesByClaims && (extended(corev1.ResourceName(request)) || deviceClass(corev1.ResourceName(request)))
+	return ok && g.ExtendedResourcesByClaims &&
+		(extended(corev1.ResourceName(request)) || deviceClass(corev1.ResourceName(request)))
 }
 
 // ForExtendedResources returns the pod that a ResourceClaim was made for because the pod asks for extended resources;
@@ -57,7 +58,9 @@ func ResourceClaim(c *resourcev1.ResourceClaim, classes map[string]corev1.Resour
 		if !g.ExtendedResourcesByClaims {
 			continue
 		}
-		Add(extended, corev1.ResourceList{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class): quantity(n)})
+		Add(extended,
+			corev1.ResourceList{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class): quantity(
+				n)})
 		if name := classes[class]; name != "" {
 			Add(extended, corev1.ResourceList{requestsPrefix + name: quantity(n)})
 		}

@@ -46,7 +46,8 @@ func Service(s *corev1.Service) Item {
 // ClaimFields are the paths of what [Claim] reads of PersistentVolumeClaims.
 func ClaimFields() []string {
 	return []string{
-		"metadata.annotations[" + corev1.BetaStorageClassAnnotation + "]", "spec.storageClassName", "spec.resources", "spec.volumeAttributesClassName",
+		"metadata.annotations[" + corev1.BetaStorageClassAnnotation + "]", "spec.storageClassName", "spec.resources",
+		"spec.volumeAttributesClassName",
 		"status.allocatedResources", "status.currentVolumeAttributesClassName", "status.modifyVolumeStatus",
 	}
 }
@@ -84,7 +85,8 @@ func Claim(c *corev1.PersistentVolumeClaim) Item {
 	if m := c.Status.ModifyVolumeStatus; m != nil {
 		target = m.TargetVolumeAttributesClassName
 	}
-	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName, &target} {
+	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName,
+		&target} {
 		if name != nil && *name != "" {
 			i.Traits.VolumeAttributesClasses = append(i.Traits.VolumeAttributesClasses, *name)
 		}

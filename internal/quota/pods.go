@@ -18,8 +18,10 @@ func PodFields() []string {
 		"spec.containers.name", "spec.containers.resources",
 		"spec.initContainers.name", "spec.initContainers.resources", "spec.initContainers.restartPolicy",
 		"status.phase", "status.qosClass", "status.conditions", "status.resources", "status.allocatedResources",
-		"status.containerStatuses.name", "status.containerStatuses.resources", "status.containerStatuses.allocatedResources",
-		"status.initContainerStatuses.name", "status.initContainerStatuses.resources", "status.initContainerStatuses.allocatedResources",
+		"status.containerStatuses.name", "status.containerStatuses.resources",
+		"status.containerStatuses.allocatedResources",
+		"status.initContainerStatuses.name", "status.initContainerStatuses.resources",
+		"status.initContainerStatuses.allocatedResources",
 		"status.extendedResourceClaimStatus",
 	}
 }
@@ -47,7 +49,8 @@ func Pod(p *corev1.Pod, g Gates) Item {
 // PodResources returns the compute resources that a pod is charged with (RQ-25, RQ-26).
 func PodResources(p *corev1.Pod, g Gates) corev1.ResourceList {
 	options := pods.PodResourcesOptions{
-		UseStatusResources: true, SkipPodLevelResources: !g.PodLevelResources, InPlacePodLevelResourcesVerticalScalingEnabled: g.PodLevelResize,
+		UseStatusResources: true, SkipPodLevelResources: !g.PodLevelResources,
+		InPlacePodLevelResourcesVerticalScalingEnabled: g.PodLevelResize,
 	}
 	usage := corev1.ResourceList{}
 	for name, q := range pods.PodRequests(p, options) {
@@ -98,7 +101,9 @@ func podName(name corev1.ResourceName) bool {
 	}
 	cut, ok := strings.CutPrefix(string(name), requestsPrefix)
 	request := corev1.ResourceName(cut)
-	return ok && (compute(request) || strings.HasPrefix(cut, corev1.ResourceHugePagesPrefix) || extended(request) || deviceClass(request))
+	return ok &&
+		(compute(request) || strings.HasPrefix(cut, corev1.ResourceHugePagesPrefix) || extended(request) ||
+			deviceClass(request))
 }
 
 // compute reports whether a name without a prefix limits what pods request.
@@ -109,7 +114,8 @@ func compute(name corev1.ResourceName) bool {
 // extended reports whether a name is that of an extended resource.
 func extended(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && domain != "" && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(string(name), requestsPrefix)
+	return ok && domain != "" && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(string(name), requestsPrefix)
 }
 
 // deviceClass reports whether a name stands for the devices of a class.
@@ -169,10 +175,12 @@ func crossNamespaceAffinity(a *corev1.Affinity) bool {
 		}
 	}
 	if a.PodAffinity != nil {
-		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a.PodAntiAffinity != nil {
-		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	for _, t := range terms {
 		if len(t.Namespaces) > 0 || t.NamespaceSelector != nil {

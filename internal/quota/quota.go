@@ -73,7 +73,8 @@ func aliased(of schema.GroupResource) bool {
 		return false
 	}
 	switch of.Resource {
-	case "configmaps", "resourcequotas", "replicationcontrollers", "secrets", "pods", "services", "persistentvolumeclaims":
+	case "configmaps", "resourcequotas", "replicationcontrollers", "secrets", "pods", "services",
+		"persistentvolumeclaims":
 		return true
 	}
 	return false

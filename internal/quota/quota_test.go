@@ -44,7 +44,8 @@ func text(l corev1.ResourceList) string {
 }
 
 func pod(edits ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, edit := range edits {
 		edit(p)
 	}
@@ -65,7 +66,8 @@ func phase(ph corev1.PodPhase) func(*corev1.Pod) {
 
 func initAsking(always bool, requests ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		c := corev1.Container{Name: fmt.Sprint("init-", len(p.Spec.InitContainers)), Resources: corev1.ResourceRequirements{Requests: list(requests...)}}
+		c := corev1.Container{Name: fmt.Sprint("init-", len(p.Spec.InitContainers)),
+			Resources: corev1.ResourceRequirements{Requests: list(requests...)}}
 		if always {
 			c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		}
@@ -76,7 +78,8 @@ func initAsking(always bool, requests ...string) func(*corev1.Pod) {
 // beside adds a container with limits.
 func beside(limits ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "beside", Resources: corev1.ResourceRequirements{Limits: list(limits...)}})
+		p.Spec.Containers = append(p.Spec.Containers,
+			corev1.Container{Name: "beside", Resources: corev1.ResourceRequirements{Limits: list(limits...)}})
 	}
 }
 
@@ -84,7 +87,8 @@ func beside(limits ...string) func(*corev1.Pod) {
 func resizing(p *corev1.Pod) {
 	p.Spec.Containers = nil
 	for name, cpu := range map[string][2]string{"a": {"cpu=100m", "cpu=300m"}, "b": {"cpu=300m", "cpu=100m"}} {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(cpu[0])}})
+		p.Spec.Containers = append(p.Spec.Containers,
+			corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(cpu[0])}})
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: name, AllocatedResources: list(cpu[1]), Resources: &corev1.ResourceRequirements{Requests: list(cpu[1])},
 		})
@@ -101,29 +105,43 @@ func TestPod(t *testing.T) {
 		{"RQ-26 what is not asked for is not charged", pod(), "pods=1"},
 		{"RQ-26 requests have two names, limits one", pod(asking("cpu=100m", "memory=1Gi"), limited("cpu=1", "ephemeral-storage=2Gi")),
 			"cpu=100m limits.cpu=1 limits.ephemeral-storage=2Gi memory=1Gi pods=1 requests.cpu=100m requests.memory=1Gi"},
-		{"MEND-30 a container without a limit of cpu leaves the pod without one", pod(limited("cpu=1", "memory=1Gi", "ephemeral-storage=2Gi"), beside("memory=1Gi")),
+		{"MEND-30 a container without a limit of cpu leaves the pod without one",
+			pod(limited("cpu=1", "memory=1Gi", "ephemeral-storage=2Gi"), beside("memory=1Gi")),
 			"limits.ephemeral-storage=2Gi limits.memory=2Gi pods=1"},
-		{"MEND-30 so does an init container", pod(limited("cpu=1", "memory=1Gi"), initAsking(false, "cpu=1")), "cpu=1 pods=1 requests.cpu=1"},
+		{"MEND-30 so does an init container", pod(limited("cpu=1", "memory=1Gi"), initAsking(false, "cpu=1")),
+			"cpu=1 pods=1 requests.cpu=1"},
 		{"MEND-30 and a limit of zero", pod(limited("cpu=1"), beside("cpu=0")), "pods=1"},
-		{"MEND-30 and its overhead does not count alone", pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Overhead = list("cpu=250m") }), "cpu=250m pods=1 requests.cpu=250m"},
-		{"MEND-30 the limit of the pod itself counts", pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu=5")} }), "limits.cpu=5 pods=1"},
-		{"RQ-26 hugepages have two names", pod(asking("hugepages-2Mi=4Mi"), limited("hugepages-2Mi=4Mi")), "hugepages-2Mi=4Mi pods=1 requests.hugepages-2Mi=4Mi"},
-		{"RQ-26 extended resources are charged as requests only", pod(asking("example.com/gpu=2"), limited("example.com/gpu=2")), "pods=1 requests.example.com/gpu=2"},
-		{"RQ-26 so are the devices of a class", pod(asking("deviceclass.resource.kubernetes.io/gpu=1")), "pods=1 requests.deviceclass.resource.kubernetes.io/gpu=1"},
+		{"MEND-30 and its overhead does not count alone",
+			pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Overhead = list("cpu=250m") }),
+			"cpu=250m pods=1 requests.cpu=250m"},
+		{"MEND-30 the limit of the pod itself counts",
+			pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu=5")} }),
+			"limits.cpu=5 pods=1"},
+		{"RQ-26 hugepages have two names", pod(asking("hugepages-2Mi=4Mi"), limited("hugepages-2Mi=4Mi")),
+			"hugepages-2Mi=4Mi pods=1 requests.hugepages-2Mi=4Mi"},
+		{"RQ-26 extended resources are charged as requests only", pod(asking("example.com/gpu=2"), limited("example.com/gpu=2")),
+			"pods=1 requests.example.com/gpu=2"},
+		{"RQ-26 so are the devices of a class", pod(asking("deviceclass.resource.kubernetes.io/gpu=1")),
+			"pods=1 requests.deviceclass.resource.kubernetes.io/gpu=1"},
 		{"RQ-21 resources of Kubernetes' own are no extended ones", pod(asking("attachable.kubernetes.io/x=2")), "pods=1"},
-		{"RQ-25 the largest phase of the initialization", pod(asking("cpu=1"), initAsking(false, "cpu=3"), initAsking(false, "cpu=2")), "cpu=3 pods=1 requests.cpu=3"},
+		{"RQ-25 the largest phase of the initialization", pod(asking("cpu=1"), initAsking(false, "cpu=3"), initAsking(false, "cpu=2")),
+			"cpu=3 pods=1 requests.cpu=3"},
 		{"RQ-25 sidecars are added", pod(asking("cpu=1"), initAsking(true, "cpu=3")), "cpu=4 pods=1 requests.cpu=4"},
-		{"RQ-25 overhead is added", pod(asking("cpu=1"), func(p *corev1.Pod) { p.Spec.Overhead = list("cpu=250m") }), "cpu=1250m pods=1 requests.cpu=1250m"},
+		{"RQ-25 overhead is added", pod(asking("cpu=1"), func(p *corev1.Pod) { p.Spec.Overhead = list("cpu=250m") }),
+			"cpu=1250m pods=1 requests.cpu=1250m"},
 		{"RQ-25 the resources of the pod replace the sum", pod(asking("cpu=1"), func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu=5")}
 		}), "cpu=5 pods=1 requests.cpu=5"},
 		{"RQ-25 a resize that is under way", pod(asking("cpu=1"), func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=2"), Resources: &corev1.ResourceRequirements{Requests: list("cpu=2")}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=2"),
+				Resources: &corev1.ResourceRequirements{Requests: list("cpu=2")}}}
 		}), "cpu=2 pods=1 requests.cpu=2"},
 		{"RQ-25 resizes in opposite directions: the larger of the sums", pod(resizing), "cpu=400m pods=1 requests.cpu=400m"},
 		{"RQ-25 what cannot be granted is not charged", pod(asking("cpu=5"), func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=1"), Resources: &corev1.ResourceRequirements{Requests: list("cpu=1")}}}
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=1"),
+				Resources: &corev1.ResourceRequirements{Requests: list("cpu=1")}}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+				Reason: corev1.PodReasonInfeasible}}
 		}), "cpu=1 pods=1 requests.cpu=1"},
 		{"RQ-24 a pod that has succeeded is only counted", pod(asking("cpu=1"), phase(corev1.PodSucceeded)), ""},
 		{"RQ-24 a pod that has failed is only counted", pod(asking("cpu=1"), phase(corev1.PodFailed)), ""},
@@ -152,7 +170,8 @@ func TestPodLevelResourcesAreSwitchedOff(t *testing.T) {
 func TestPodThatDoesNotEnd(t *testing.T) {
 	at := metav1.NewTime(epoch)
 	i := Pod(pod(asking("cpu=1"), func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, ptr.To(int64(30)) }), all)
-	for after, want := range map[time.Duration]string{0: "cpu=1 pods=1 requests.cpu=1", 30 * time.Second: "cpu=1 pods=1 requests.cpu=1", 31 * time.Second: ""} {
+	for after, want := range map[time.Duration]string{0: "cpu=1 pods=1 requests.cpu=1", 30 * time.Second: "cpu=1 pods=1 requests.cpu=1",
+		31 * time.Second: ""} {
 		if got := text(i.At(epoch.Add(after))); got != want {
 			t.Errorf("after %v: %s, want %s", after, got, want)
 		}
@@ -162,7 +181,8 @@ func TestPodThatDoesNotEnd(t *testing.T) {
 // RQ-24: a grace period may be longer than a time.Duration.
 func TestAnyGracePeriod(t *testing.T) {
 	at := metav1.NewTime(epoch)
-	for seconds, later := range map[int64]time.Time{10_000_000_000: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), math.MaxInt64: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+	for seconds, later := range map[int64]time.Time{10_000_000_000: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC),
+		math.MaxInt64: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		i := Pod(pod(asking("cpu=1"), func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &seconds }), all)
 		if i.Ended(later) {
 			t.Errorf("it is over %d seconds after %v", seconds, epoch)
@@ -179,9 +199,12 @@ func TestService(t *testing.T) {
 		want string
 	}{
 		{"RQ-28 for the cluster", corev1.ServiceSpec{Ports: ports}, "services=1 services.loadbalancers=0 services.nodeports=0"},
-		{"RQ-28 on nodes", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports}, "services=1 services.loadbalancers=0 services.nodeports=2"},
-		{"RQ-28 a balancer", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports}, "services=1 services.loadbalancers=1 services.nodeports=2"},
-		{"RQ-28 a balancer without ports on nodes", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports, AllocateLoadBalancerNodePorts: new(bool)},
+		{"RQ-28 on nodes", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports},
+			"services=1 services.loadbalancers=0 services.nodeports=2"},
+		{"RQ-28 a balancer", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports},
+			"services=1 services.loadbalancers=1 services.nodeports=2"},
+		{"RQ-28 a balancer without ports on nodes",
+			corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports, AllocateLoadBalancerNodePorts: new(bool)},
 			"services=1 services.loadbalancers=1 services.nodeports=1"},
 	} {
 		if got := text(Service(&corev1.Service{Spec: c.spec}).Usage); got != c.want {
@@ -209,18 +232,24 @@ func TestClaim(t *testing.T) {
 		want  string
 	}{
 		{"RQ-29 without a class", claim(), "persistentvolumeclaims=1 requests.storage=1Gi"},
-		{"RQ-29 of a class", claim(classed("fast")), "fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/requests.storage=1Gi persistentvolumeclaims=1 requests.storage=1Gi"},
+		{"RQ-29 of a class", claim(classed("fast")),
+			"fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/requests.storage=1Gi " +
+				"persistentvolumeclaims=1 requests.storage=1Gi"},
 		{"RQ-29 an empty class is none", claim(classed("")), "persistentvolumeclaims=1 requests.storage=1Gi"},
 		{"RQ-29 the annotation comes first", claim(classed("fast"), func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "old"}
-		}), "old.storageclass.storage.k8s.io/persistentvolumeclaims=1 old.storageclass.storage.k8s.io/requests.storage=1Gi persistentvolumeclaims=1 requests.storage=1Gi"},
-		{"RQ-29 what is allocated, if that is more", claim(func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResources = list("storage=2Gi") }),
+		}),
+			"old.storageclass.storage.k8s.io/persistentvolumeclaims=1 old.storageclass.storage.k8s.io/requests.storage=1Gi " +
+				"persistentvolumeclaims=1 requests.storage=1Gi"},
+		{"RQ-29 what is allocated, if that is more",
+			claim(func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResources = list("storage=2Gi") }),
 			"persistentvolumeclaims=1 requests.storage=2Gi"},
 		{"RQ-29 not if it is less", claim(func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResources = list("storage=1Mi") }),
 			"persistentvolumeclaims=1 requests.storage=1Gi"},
 		{"RQ-29 whole bytes", claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = list("storage=1500m") }),
 			"persistentvolumeclaims=1 requests.storage=2"},
-		{"one that asks for nothing", claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = nil }), "persistentvolumeclaims=1"},
+		{"one that asks for nothing", claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = nil }),
+			"persistentvolumeclaims=1"},
 	} {
 		if got := text(Claim(c.claim).Usage); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
@@ -246,8 +275,10 @@ func TestResourceClaim(t *testing.T) {
 		claim *resourcev1.ResourceClaim
 		want  string
 	}{
-		{"RQ-31 a number of devices", devicesOf(exactly("gpu", exact, 2), exactly("gpu", exact, 1)), "gpu.deviceclass.resource.k8s.io/devices=3"},
-		{"RQ-31 all devices", devicesOf(exactly("gpu", resourcev1.DeviceAllocationModeAll, 0)), "gpu.deviceclass.resource.k8s.io/devices=32"},
+		{"RQ-31 a number of devices", devicesOf(exactly("gpu", exact, 2), exactly("gpu", exact, 1)),
+			"gpu.deviceclass.resource.k8s.io/devices=3"},
+		{"RQ-31 all devices", devicesOf(exactly("gpu", resourcev1.DeviceAllocationModeAll, 0)),
+			"gpu.deviceclass.resource.k8s.io/devices=32"},
 		{"RQ-31 an unknown mode", devicesOf(exactly("gpu", "Some", 5)), "gpu.deviceclass.resource.k8s.io/devices=0"},
 		{"RQ-31 the most of alternatives, for each class", devicesOf(resourcev1.DeviceRequest{FirstAvailable: []resourcev1.DeviceSubRequest{
 			{DeviceClassName: "big", AllocationMode: exact, Count: 1}, {DeviceClassName: "small", AllocationMode: exact, Count: 2},
@@ -367,13 +398,15 @@ func TestScopes(t *testing.T) {
 	plain := podTraits(pod())
 	urgent := podTraits(pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = strings.Repeat("high.", 20) + "x" }))
 	roaming := podTraits(pod(func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-			{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}}}}}
+		p.Spec.Affinity = &corev1.Affinity{
+			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+				{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}}}}}
 	}))
 	class := urgent.PriorityClass
 	const vac = corev1.ResourceQuotaScopeVolumeAttributesClass
 	claim := Claim(&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr.To("gold")},
-		Status: corev1.PersistentVolumeClaimStatus{CurrentVolumeAttributesClassName: ptr.To("silver"), ModifyVolumeStatus: &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "tin"}}}).Traits
+		Status: corev1.PersistentVolumeClaimStatus{CurrentVolumeAttributesClassName: ptr.To("silver"),
+			ModifyVolumeStatus: &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "tin"}}}).Traits
 	bare := Claim(&corev1.PersistentVolumeClaim{}).Traits
 	for _, c := range []struct {
 		name   string
@@ -384,19 +417,28 @@ func TestScopes(t *testing.T) {
 		{"none select everything", corev1.ResourceQuotaSpec{}, Traits{}, true},
 		{"RQ-27 a deadline", scopes("Terminating"), lasting, true}, {"RQ-27 no deadline", scopes("Terminating"), plain, false},
 		{"RQ-27 not a deadline", scopes("NotTerminating"), lasting, false}, {"RQ-27 neither", scopes("NotTerminating"), plain, true},
-		{"RQ-27 best effort", scopes("BestEffort"), plain, true}, {"RQ-27 one that asks for something", scopes("BestEffort"), lasting, false},
-		{"RQ-27 not best effort", scopes("NotBestEffort"), lasting, true}, {"RQ-33 both", scopes("NotBestEffort", "NotTerminating"), lasting, false},
+		{"RQ-27 best effort", scopes("BestEffort"), plain, true},
+		{"RQ-27 one that asks for something", scopes("BestEffort"), lasting, false},
+		{"RQ-27 not best effort", scopes("NotBestEffort"), lasting, true},
+		{"RQ-33 both", scopes("NotBestEffort", "NotTerminating"), lasting, false},
 		{"RQ-27 any class", in("PriorityClass", "Exists"), urgent, true}, {"RQ-27 no class", in("PriorityClass", "Exists"), plain, false},
-		{"RQ-27 this class, whose name is no label", in("PriorityClass", "In", "low", class), urgent, true}, {"RQ-27 another class", in("PriorityClass", "In", "low"), urgent, false},
-		{"RQ-27 not this class", in("PriorityClass", "NotIn", class), urgent, false}, {"RQ-27 no class is not this one", in("PriorityClass", "NotIn", class), plain, true},
-		{"RQ-27 no class is absent", in("PriorityClass", "DoesNotExist"), plain, true}, {"RQ-27 none is in nothing", in("PriorityClass", "In", ""), plain, false},
-		{"RQ-27 near pods of other namespaces", scopes("CrossNamespacePodAffinity"), roaming, true}, {"RQ-27 near none", scopes("CrossNamespacePodAffinity"), plain, false},
+		{"RQ-27 this class, whose name is no label", in("PriorityClass", "In", "low", class), urgent, true},
+		{"RQ-27 another class", in("PriorityClass", "In", "low"), urgent, false},
+		{"RQ-27 not this class", in("PriorityClass", "NotIn", class), urgent, false},
+		{"RQ-27 no class is not this one", in("PriorityClass", "NotIn", class), plain, true},
+		{"RQ-27 no class is absent", in("PriorityClass", "DoesNotExist"), plain, true},
+		{"RQ-27 none is in nothing", in("PriorityClass", "In", ""), plain, false},
+		{"RQ-27 near pods of other namespaces", scopes("CrossNamespacePodAffinity"), roaming, true},
+		{"RQ-27 near none", scopes("CrossNamespacePodAffinity"), plain, false},
 		{"RQ-30 any class of volumes", in(vac, "Exists"), claim, true}, {"RQ-30 none", in(vac, "Exists"), bare, false},
 		{"RQ-30 the wanted one", in(vac, "In", "gold"), claim, true}, {"RQ-30 the present one", in(vac, "In", "silver"), claim, true},
 		{"RQ-30 the next one", in(vac, "In", "tin"), claim, true}, {"RQ-30 another", in(vac, "In", "x"), claim, false},
-		{"RQ-30 one of them is not it", in(vac, "NotIn", "gold"), claim, true}, {"RQ-30 none is absent", in(vac, "NotIn", "gold"), bare, true},
-		{"RQ-34 a pod has no volumes", in(vac, "DoesNotExist"), plain, false}, {"RQ-34 a claim has no deadline", scopes("NotTerminating"), bare, false},
-		{"RQ-34 other objects know no scopes", scopes("NotTerminating"), Traits{}, false}, {"RQ-34 an unknown scope", scopes("Unknown"), plain, false},
+		{"RQ-30 one of them is not it", in(vac, "NotIn", "gold"), claim, true},
+		{"RQ-30 none is absent", in(vac, "NotIn", "gold"), bare, true},
+		{"RQ-34 a pod has no volumes", in(vac, "DoesNotExist"), plain, false},
+		{"RQ-34 a claim has no deadline", scopes("NotTerminating"), bare, false},
+		{"RQ-34 other objects know no scopes", scopes("NotTerminating"), Traits{}, false},
+		{"RQ-34 an unknown scope", scopes("Unknown"), plain, false},
 	} {
 		s, err := NewSelector(&c.spec)
 		if err != nil || s.Matches(c.traits) != c.want {

@@ -57,7 +57,8 @@ func NewSelector(spec *corev1.ResourceQuotaSpec) (s Selector, err error) {
 	var key strings.Builder
 	for _, r := range s.all {
 		switch r.operator {
-		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist, corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
+		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist, corev1.ScopeSelectorOpIn,
+			corev1.ScopeSelectorOpNotIn:
 		default:
 			return Selector{}, fmt.Errorf("scope %s has the unknown operator %q", r.scope, r.operator)
 		}

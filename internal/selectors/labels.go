@@ -29,7 +29,8 @@ const mostOfOne = 10
 
 // Find returns the objects of the namespace that have all pairs. The indexer has an index by namespace, and add adds
 // others to it.
-func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) error, namespace string, pairs map[string]string) ([]any, error) {
+func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) error, namespace string,
+	pairs map[string]string) ([]any, error) {
 	if len(pairs) == 0 {
 		return indexer.ByIndex(cache.NamespaceIndex, namespace)
 	}

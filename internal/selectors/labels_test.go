@@ -14,8 +14,9 @@ func BenchmarkLabelIndex(b *testing.B) {
 	const n = 20_000
 	objects := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for i := range n {
-		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("p", i), Labels: map[string]string{
-			"app": fmt.Sprint("s", i/10), "tier": "web", "version": "v1", "pod-template-hash": "5d4f8c7b9"}}}
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("p", i),
+			Labels: map[string]string{
+				"app": fmt.Sprint("s", i/10), "tier": "web", "version": "v1", "pod-template-hash": "5d4f8c7b9"}}}
 		if err := objects.Add(o); err != nil {
 			b.Fatal(err)
 		}

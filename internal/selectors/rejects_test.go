@@ -17,8 +17,10 @@ func TestRejects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &metav1.LabelSelector{MatchLabels: rapid.MapOfN(word, word, 0, 2).Draw(t, "labels")}
 		for i := range rapid.IntRange(0, 3).Draw(t, "expressions") {
-			e := metav1.LabelSelectorRequirement{Key: word.Draw(t, fmt.Sprint("key", i)), Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{
-				metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist}).Draw(t, "operator")}
+			e := metav1.LabelSelectorRequirement{Key: word.Draw(t, fmt.Sprint("key", i)),
+				Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{
+					metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists,
+					metav1.LabelSelectorOpDoesNotExist}).Draw(t, "operator")}
 			if e.Operator == metav1.LabelSelectorOpIn || e.Operator == metav1.LabelSelectorOpNotIn {
 				e.Values = rapid.SliceOfN(word, 1, 2).Draw(t, "values")
 			}
@@ -33,7 +35,8 @@ func TestRejects(t *testing.T) {
 			t.Fatalf("%s rejects %v: %v", metav1.FormatLabelSelector(s), l, got)
 		}
 	})
-	if !Rejects(nil, nil) || !Rejects(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Perhaps"}}}, nil) {
+	if !Rejects(nil, nil) ||
+		!Rejects(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Perhaps"}}}, nil) {
 		t.Error("not rejected")
 	}
 }

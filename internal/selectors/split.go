@@ -36,7 +36,8 @@ func Split(s *metav1.LabelSelector) (Selector, error) {
 		found.rest = whole
 	}
 	for _, e := range s.MatchExpressions {
-		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(seen) == mostKeys || len(e.Values)*len(found.Alternatives) > mostAlternatives {
+		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(seen) == mostKeys ||
+			len(e.Values)*len(found.Alternatives) > mostAlternatives {
 			found.rest = whole
 			continue
 		}

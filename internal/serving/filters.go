@@ -47,7 +47,8 @@ func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
 // logPanic logs a panic of a handler, but not the one by which a handler breaks off its answer.
 func (s *Server) logPanic(r *http.Request, cause any) {
 	if cause != http.ErrAbortHandler {
-		s.logger.Error(nil, "Panic while serving", "path", cut(r.URL.Path), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		s.logger.Error(nil, "Panic while serving", "path", cut(r.URL.Path), "panic", fmt.Sprint(cause), "stack",
+			string(debug.Stack()))
 	}
 }
 

@@ -160,8 +160,9 @@ func newAPIServer(t testing.TB) *apiServer {
 	t.Helper()
 	a := &apiServer{
 		users: map[string]authenticationv1.UserInfo{
-			"scraper": {Username: "prometheus", UID: "u1", Groups: []string{"monitoring"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
-			"guest":   {Username: "guest"},
+			"scraper": {Username: "prometheus", UID: "u1", Groups: []string{"monitoring"},
+				Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+			"guest": {Username: "guest"},
 		},
 		allowed: map[string]bool{"prometheus get /metrics": true, "alice get /metrics": true},
 	}

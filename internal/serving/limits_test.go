@@ -118,8 +118,10 @@ func TestSlowClients(t *testing.T) {
 		{"half a header", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-", "", 10 * time.Second},
 		{"no further request", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK\r\n", 90 * time.Second},
 		{"no body, though it is wanted", "PUT /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1", "timeout", 10 * time.Second},
-		{"no body, and nobody wants it", "PUT /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1", "HTTP/1.1 200 OK\r\n", 10 * time.Second},
-		{"a body without an end", "PUT /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "timeout", 10 * time.Second},
+		{"no body, and nobody wants it", "PUT /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1", "HTTP/1.1 200 OK\r\n",
+			10 * time.Second},
+		{"a body without an end", "PUT /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "timeout",
+			10 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inVirtualTime(t, handlers, func(t *testing.T, p *pipes) {

@@ -114,7 +114,8 @@ func TestAuthoritiesReload(t *testing.T) { // CLI-39
 	one, two := newIssuer(t, "one"), newIssuer(t, "two")
 	c := basic()
 	c.Authentication.ClientCAFile = file(t, one.pem)
-	c.Authentication.FrontProxy = certificates.FrontProxy{CAFile: file(t, one.pem), UserHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
+	c.Authentication.FrontProxy = certificates.FrontProxy{CAFile: file(t, one.pem), UserHeaders: []string{"X-Remote-User"},
+		GroupHeaders: []string{"X-Remote-Group"}}
 	r := run(t, c, paths())
 	header := http.Header{"X-Remote-User": {"u"}, "X-Remote-Group": {"system:masters"}}
 	for _, kind := range []struct {
@@ -166,7 +167,8 @@ func TestLookupAtTheStart(t *testing.T) { // CLI-36
 	c := basic()
 	c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(certificates.LookupNamespace)
 	api.failures = []int{403}
-	if _, err := New(t.Context(), c); err == nil || !strings.Contains(err.Error(), certificates.LookupName) || strings.Contains(err.Error(), "\n") {
+	if _, err := New(t.Context(), c); err == nil || !strings.Contains(err.Error(), certificates.LookupName) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("a failure is not tolerated: %v", err)
 	}
 

@@ -45,8 +45,9 @@ func TestRoutes(t *testing.T) { // MH-4, MH-6
 		"/healthz": text("health"), "/livez": text("live"), "/livez/": text("below live"), "/livez/a/": text("below a"), "/x": text("x"),
 	})
 	for path, want := range map[string]string{
-		"/healthz": "health", "/livez": "live", "/livez/": "below live", "/livez/b": "below live", "/livez/a": "below live", "/livez/a/b": "below a",
-		"/x": "x", "/": "", "/healthz/": "", "/healthz/ping": "", "/healthz/leaderElection": "", "/x/../healthz": "", "/nope": "",
+		"/healthz": "health", "/livez": "live", "/livez/": "below live", "/livez/b": "below live", "/livez/a": "below live",
+		"/livez/a/b": "below a",
+		"/x":         "x", "/": "", "/healthz/": "", "/healthz/ping": "", "/healthz/leaderElection": "", "/x/../healthz": "", "/nope": "",
 		"/HEALTHZ": "", "/livezz": "", "/debug/controllers/deployment": "",
 	} {
 		w := httptest.NewRecorder()
@@ -65,8 +66,10 @@ func TestRoutes(t *testing.T) { // MH-4, MH-6
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"GET", "/healthz", "verbose", ""}, {"POST", "/healthz/", "exclude=%zz", "Authorization: Bearer x"}, {"HEAD", "//healthz", "", ""},
-		{"OPTIONS", "*", "", ""}, {"CONNECT", "/debug/pprof/profile", "seconds=1", ""}, {"GET", "/livez/../metrics", "", "X-Remote-User: root"},
-		{"PUT", "/debug/flags/v", "", "Content-Length: 3"}, {"GET", "/%2e%2e/metrics", ";", "Accept: a;b=c"}, {"GET", "/statusz", "", "Accept: ,;q=x"},
+		{"OPTIONS", "*", "", ""}, {"CONNECT", "/debug/pprof/profile", "seconds=1", ""},
+		{"GET", "/livez/../metrics", "", "X-Remote-User: root"},
+		{"PUT", "/debug/flags/v", "", "Content-Length: 3"}, {"GET", "/%2e%2e/metrics", ";", "Accept: a;b=c"},
+		{"GET", "/statusz", "", "Accept: ,;q=x"},
 		{"GET", "/debug/pprof/heap", "debug=99999999999999999999&gc=1", "Authorization: bearer  x"}, {"\x00", "/\n", "\xff", "A: \r"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])

@@ -39,10 +39,11 @@ type Config struct {
 
 // Limits bound what clients can take. A zero is replaced by the value of [DefaultLimits].
 type Limits struct {
-	Requests        int           // at the same time, of clients that are known; more get 429
-	Anonymous       int           // the same for clients that are not known, and for tokens that are being looked at
-	Probes          int           // the same for requests for [Config.Probes]
-	PerAddress      int           // the same for each of these kinds and one remote address, but for probes without a token
+	Requests  int // at the same time, of clients that are known; more get 429
+	Anonymous int // the same for clients that are not known, and for tokens that are being looked at
+	Probes    int // the same for requests for [Config.Probes]
+	// the same for each of these kinds and one remote address, but for probes without a token
+	PerAddress      int
 	Connections     int           // at the same time; for another one the one without a request for longest is closed
 	HeaderBytes     int           // of a request; more get 431
 	BodyBytes       int64         // of a request

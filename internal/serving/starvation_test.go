@@ -278,7 +278,8 @@ func TestOneAddressLeavesPlacesForOthers(t *testing.T) {
 		{name: "one address", limit: 9, per: 2, taken: []string{"10.0.0.1:1", "10.0.0.1:2"}, refused: "10.0.0.1:3", next: "10.0.0.2:1"},
 		{name: "one network of IPv6", limit: 9, per: 2, taken: []string{"[fd00::1]:1", "[fd00::ffff:2]:2"}, refused: "[fd00::3]:3",
 			next: "[fd00:0:0:1::1]:1"},
-		{name: "IPv4 in IPv6", limit: 9, per: 2, taken: []string{"10.0.0.1:1", "[::ffff:10.0.0.1]:1"}, refused: "10.0.0.1:3", next: "[::ffff:10.0.0.2]:1"},
+		{name: "IPv4 in IPv6", limit: 9, per: 2, taken: []string{"10.0.0.1:1", "[::ffff:10.0.0.1]:1"}, refused: "10.0.0.1:3",
+			next: "[::ffff:10.0.0.2]:1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPlaces(test.limit, test.per)

@@ -24,7 +24,8 @@ func (t TLS) check() error {
 	if t.DisableHTTP2 || t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 {
 		return nil
 	}
-	for _, needed := range []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256} {
+	for _, needed := range []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256} {
 		if slices.Contains(t.CipherSuites, needed) {
 			return nil
 		}

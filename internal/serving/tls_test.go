@@ -31,7 +31,8 @@ func TestCertificatesByName(t *testing.T) { // CLI-34
 	}
 	r := run(t, c, paths())
 	for asked, want := range map[string]string{
-		"a.example.com": "first", "A.Example.Com": "first", "y.example.org": "first", "x.y.example.org": "default", "example.org": "default",
+		"a.example.com": "first", "A.Example.Com": "first", "y.example.org": "first", "x.y.example.org": "default",
+		"example.org":   "default",
 		"b.example.com": "given", "x.example.com": "default", "z.given.example.com": "given", "common.example.com": "common.example.com",
 		"nobody": "default", "": "address",
 	} {
@@ -51,14 +52,19 @@ func TestTLSSettings(t *testing.T) { // CLI-34
 	}{
 		{"the default", TLS{}, &tls.Config{}, ""},
 		{"TLS 1.2 by default", TLS{}, &tls.Config{MaxVersion: tls.VersionTLS12}, ""},
-		{"no TLS 1.1 by default", TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "protocol version not supported"},
-		{"TLS 1.1 if asked for", TLS{MinVersion: tls.VersionTLS11}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, ""},
+		{"no TLS 1.1 by default", TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+			"protocol version not supported"},
+		{"TLS 1.1 if asked for", TLS{MinVersion: tls.VersionTLS11}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+			""},
 		{"TLS 1.3 only", TLS{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12}, "protocol version not supported"},
-		{"a cipher suite", TLS{CipherSuites: []uint16{rsa, ecdsa}}, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{ecdsa}}, ""},
+		{"a cipher suite", TLS{CipherSuites: []uint16{rsa, ecdsa}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{ecdsa}}, ""},
 		{"no other cipher suite", TLS{CipherSuites: []uint16{rsa, ecdsa}},
-			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}, "handshake failure"},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}},
+			"handshake failure"},
 		{"a curve", TLS{Curves: []tls.CurveID{tls.CurveP256}}, &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP256}}, ""},
-		{"no other curve", TLS{Curves: []tls.CurveID{tls.CurveP256}}, &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}, "handshake failure"},
+		{"no other curve", TLS{Curves: []tls.CurveID{tls.CurveP256}}, &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}},
+			"handshake failure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := basic()
@@ -159,7 +165,8 @@ func TestStreams(t *testing.T) {
 func TestCipherSuitesWithoutHTTP2(t *testing.T) { // CLI-34
 	c := basic()
 	c.TLS.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}
-	if _, err := New(t.Context(), c); err == nil || !strings.HasPrefix(err.Error(), "HTTP/2 over TLS 1.2 needs cipher suite TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or ") {
+	if _, err := New(t.Context(), c); err == nil ||
+		!strings.HasPrefix(err.Error(), "HTTP/2 over TLS 1.2 needs cipher suite TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or ") {
 		t.Errorf("got %v", err)
 	}
 	for _, edit := range []func(*TLS){func(t *TLS) { t.DisableHTTP2 = true }, func(t *TLS) { t.MinVersion = tls.VersionTLS13 }} {

@@ -50,11 +50,13 @@ func TestTracked(t *testing.T) {
 // A field that is not set has its default.
 func TestFields(t *testing.T) {
 	set := batchv1.Job{Spec: batchv1.JobSpec{
-		ManagedBy: ptr.To("example.com/other"), Suspend: ptr.To(true), CompletionMode: ptr.To(batchv1.IndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](0),
+		ManagedBy: ptr.To("example.com/other"), Suspend: ptr.To(true), CompletionMode: ptr.To(batchv1.IndexedCompletion),
+		BackoffLimitPerIndex: ptr.To[int32](0),
 		PodReplacementPolicy: ptr.To(batchv1.Failed), Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](2),
 	}}
 	others := batchv1.Job{Spec: batchv1.JobSpec{
-		ManagedBy: ptr.To(batchv1.JobControllerName), Suspend: ptr.To(false), CompletionMode: ptr.To(batchv1.NonIndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](0),
+		ManagedBy: ptr.To(batchv1.JobControllerName), Suspend: ptr.To(false), CompletionMode: ptr.To(batchv1.NonIndexedCompletion),
+		BackoffLimitPerIndex: ptr.To[int32](0),
 		PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed), Completions: ptr.To[int32](-3), Parallelism: ptr.To[int32](-2),
 	}}
 	policy := batchv1.Job{Spec: batchv1.JobSpec{PodFailurePolicy: &batchv1.PodFailurePolicy{}}}
@@ -70,15 +72,18 @@ func TestFields(t *testing.T) {
 		{"a pod failure policy replaces pods only when they have ended", policy, false, false, false, false, true, 0, 1},
 	} {
 		j := &c.job
-		if ManagedElsewhere(j) != c.elsewhere || Suspended(j) != c.suspended || Indexed(j) != c.indexed || HasLimitPerIndex(j) != c.perIndex ||
+		if ManagedElsewhere(j) != c.elsewhere || Suspended(j) != c.suspended || Indexed(j) != c.indexed ||
+			HasLimitPerIndex(j) != c.perIndex ||
 			ReplacesOnlyEnded(j) != c.onlyEnded || Completions(j) != c.completions || Parallelism(j) != c.parallelism {
-			t.Errorf("%s: %v %v %v %v %v %d %d", c.name, ManagedElsewhere(j), Suspended(j), Indexed(j), HasLimitPerIndex(j), ReplacesOnlyEnded(j), Completions(j), Parallelism(j))
+			t.Errorf("%s: %v %v %v %v %v %d %d", c.name, ManagedElsewhere(j), Suspended(j), Indexed(j), HasLimitPerIndex(j),
+				ReplacesOnlyEnded(j), Completions(j), Parallelism(j))
 		}
 	}
 }
 
 func TestConditions(t *testing.T) {
-	s := batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Suspended", Status: "False"}, {Type: "FailureTarget", Status: "True", Reason: "r"}}}
+	s := batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Suspended", Status: "False"},
+		{Type: "FailureTarget", Status: "True", Reason: "r"}}}
 	if c := JobCondition(s, "FailureTarget"); c == nil || c.Reason != "r" || JobCondition(s, "Failed") != nil {
 		t.Errorf("%+v", c)
 	}

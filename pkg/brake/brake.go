@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// Budget says how many objects of others a controller may remove without further proof. The zero value stands for the defaults.
+// Budget says how many objects of others a controller may remove without further proof. The zero value stands for
+// the defaults.
 type Budget struct {
-	// Share of the objects that exist: to remove more than that is out of the ordinary. Zero: 0.5; negative: there is no brake.
+	// Share of the objects that exist: to remove more than that is out of the ordinary. Zero: 0.5; negative: there
+	// is no brake.
 	Share float64
 	// MinObjects: of fewer objects than this, any number is ordinary. Zero: 5; negative: no number of objects is that
 	// small.
@@ -103,14 +105,15 @@ func (b *Brake) SetReleased(released bool) {
 	b.released = released
 }
 
-// InheritedFor is how long what the previous leader has held counts, from when it was first held. LookedAtWithin is how long it counts at least in a
-// new term: by then the controller has looked at it.
+// InheritedFor is how long what the previous leader has held counts, from when it was first held. LookedAtWithin is
+// how long it counts at least in a new term: by then the controller has looked at it.
 const (
 	InheritedFor   = time.Hour
 	LookedAtWithin = 10 * time.Minute
 )
 
-// Inherit notes what the previous leader has held, and forgets all that was noted before. It is for the manager, when a term begins.
+// Inherit notes what the previous leader has held, and forgets all that was noted before. It is for the manager,
+// when a term begins.
 func (b *Brake) Inherit(now time.Time, all []Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,8 +132,8 @@ func (b *Brake) Inherit(now time.Time, all []Hold) {
 	}
 }
 
-// Inherited returns since when something has been held, if the previous leader held it. Its reasons may show no longer, as they may to a controller
-// that goes on leading; so the controller holds it as that would.
+// Inherited returns since when something has been held, if the previous leader held it. Its reasons may show no
+// longer, as they may to a controller that goes on leading; so the controller holds it as that would.
 func (b *Brake) Inherited(now time.Time, what string) (since time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +144,8 @@ func (b *Brake) Inherited(now time.Time, what string) (since time.Time, ok bool)
 	return i.since, true
 }
 
-// Noted returns what the next leader is to know of: what is held, for however short a time, and what was inherited and not looked at yet. It is sorted.
+// Noted returns what the next leader is to know of: what is held, for however short a time, and what was inherited
+// and not looked at yet. It is sorted.
 func (b *Brake) Noted(now time.Time) (all []Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

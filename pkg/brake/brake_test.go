@@ -128,8 +128,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What the previous leader has held counts for an hour, and for some minutes of the term at least. It does not count for brakes that are switched off or
-// released.
+// What the previous leader has held counts for an hour, and for some minutes of the term at least. It does not count for brakes that
+// are switched off or released.
 func TestInherited(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -12,7 +12,8 @@ import (
 // an object is no such answer: a load balancer gives it, a server that does not serve the path (yet, or any more), or
 // an admission webhook.
 func IsAbsent(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !DeniedByWebhook(err)
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		!DeniedByWebhook(err)
 }
 
 // DeniedByWebhook reports whether an admission webhook has refused the request. The webhook chooses the code, the

@@ -15,11 +15,13 @@ func TestIsAbsent(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"the object":                            {apierrors.NewNotFound(pods, "a"), true},
-		"a page of a load balancer":             {apierrors.NewGenericServerResponse(404, "get", pods, "a", "404 page not found", 0, true), false},
+		"the object": {apierrors.NewNotFound(pods, "a"), true},
+		"a page of a load balancer": {apierrors.NewGenericServerResponse(404, "get", pods, "a", "404 page not found", 0, true),
+			false},
 		"a server that does not serve the path": {apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), false},
 		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: 404, Reason: metav1.StatusReasonNotFound, Message: `admission webhook "w.example.com" denied the request: pods "a" not found`,
+			Code: 404, Reason: metav1.StatusReasonNotFound,
+			Message: `admission webhook "w.example.com" denied the request: pods "a" not found`,
 			Details: &metav1.StatusDetails{Name: "a", Kind: "pods"},
 		}}, false},
 		"another answer": {apierrors.NewConflict(pods, "a", errors.New("x")), false},

@@ -76,7 +76,8 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 // Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil
 // if there is no difference: then it makes no request, without Touch. An apply is always sent, as it may change who
 // owns the fields.
-func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object, o WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
+	o WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var data []byte
 	var err error
 	kind := m.PatchType()

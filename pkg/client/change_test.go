@@ -56,12 +56,14 @@ type written struct {
 	opts   client.WriteOptions
 }
 
-func (w *written) Update(_ context.Context, _ client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w *written) Update(_ context.Context, _ client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	w.method, w.key, w.opts = "update", plan.KeyOf(o), opts
 	return &metav1.PartialObjectMetadata{}, nil
 }
 
-func (w *written) Patch(_ context.Context, _ client.Mapping, key plan.Key, patch client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w *written) Patch(_ context.Context, _ client.Mapping, key plan.Key, patch client.Patch,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	w.method, w.key, w.patch, w.opts = "patch", key, patch, opts
 	return &metav1.PartialObjectMetadata{}, nil
 }
@@ -90,7 +92,8 @@ func TestChange(t *testing.T) {
 	}
 	w := &written{}
 	for _, method := range []client.Method{client.MethodPatch, client.MethodUpdate} {
-		if made, err := client.Change(t.Context(), w, m, before, before.DeepCopy(), client.WriteOptions{Method: method}); made != nil || err != nil || w.method != "" {
+		if made, err := client.Change(t.Context(), w, m, before, before.DeepCopy(), client.WriteOptions{Method: method}); made != nil ||
+			err != nil || w.method != "" {
 			t.Errorf("no difference: %v, %v, %+v", made, err, w)
 		}
 	}

@@ -33,7 +33,8 @@ type Reader interface {
 	GetScale(ctx context.Context, m Mapping, key plan.Key) (*autoscalingv1.Scale, error)
 
 	// SubjectAccessReview asks whether somebody may do something. It is sent as a creation, but nothing is stored.
-	SubjectAccessReview(ctx context.Context, ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+	SubjectAccessReview(ctx context.Context,
+		ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 
 	// GetRaw reads a path that serves no objects of known types, such as that of a metrics API. The answer is in JSON.
 	GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error)
@@ -64,13 +65,15 @@ type Client interface {
 	Update(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error)
 
 	// Patch patches an object or a subresource. See [Change], which makes the patch.
-	Patch(ctx context.Context, m Mapping, key plan.Key, patch Patch, opts WriteOptions) (*metav1.PartialObjectMetadata, error)
+	Patch(ctx context.Context, m Mapping, key plan.Key, patch Patch, opts WriteOptions) (*metav1.PartialObjectMetadata,
+		error)
 
 	// Delete deletes an object.
 	Delete(ctx context.Context, m Mapping, key plan.Key, opts metav1.DeleteOptions) error
 
 	// DeleteCollection deletes what matches in a namespace; of a kind that has no namespaces, namespace is empty.
-	DeleteCollection(ctx context.Context, m Mapping, namespace string, match metav1.ListOptions, opts metav1.DeleteOptions) error
+	DeleteCollection(ctx context.Context, m Mapping, namespace string, match metav1.ListOptions,
+		opts metav1.DeleteOptions) error
 }
 
 // WriteOptions say how an object is written. Their zero value suits most writes.

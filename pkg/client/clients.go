@@ -57,16 +57,26 @@ func NewClients(config *rest.Config, mapper *Mapper, o Options) (*Clients, error
 	own := *config
 	if own.RateLimiter == nil && own.QPS >= 0 {
 		// Otherwise each of the clients would make a bucket of its own.
-		own.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(own.QPS, rest.DefaultQPS), cmp.Or(own.Burst, rest.DefaultBurst))
+		own.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(own.QPS, rest.DefaultQPS),
+			cmp.Or(own.Burst, rest.DefaultBurst))
 	}
 	client, err := rest.HTTPClientFor(&own)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
 	}
 	c := &Clients{config: &own, http: client, mapper: mapper, options: o, restClients: map[endpoint]rest.Interface{}}
-	c.kubernetes = sync.OnceValues(func() (kubernetes.Interface, error) { return kubernetes.NewForConfigAndClient(c.config, c.http) })
-	c.metadata = sync.OnceValues(func() (metadata.Interface, error) { return metadata.NewForConfigAndClient(c.config, c.http) })
-	c.dynamic = sync.OnceValues(func() (dynamic.Interface, error) { return dynamic.NewForConfigAndClient(c.config, c.http) })
+	c.kubernetes = sync.OnceValues(func() (kubernetes.Interface,
+		error) {
+		return kubernetes.NewForConfigAndClient(c.config, c.http)
+	})
+	c.metadata = sync.OnceValues(func() (metadata.Interface,
+		error) {
+		return metadata.NewForConfigAndClient(c.config, c.http)
+	})
+	c.dynamic = sync.OnceValues(func() (dynamic.Interface,
+		error) {
+		return dynamic.NewForConfigAndClient(c.config, c.http)
+	})
 	c.scales = sync.OnceValues(c.newScales)
 	if _, err := c.pathClient(); err != nil { // what is wrong with the configuration shows now
 		return nil, err
@@ -138,7 +148,8 @@ func (c *Clients) rest(m Mapping) (rest.Interface, error) {
 		return client, nil
 	}
 	own := *c.config
-	own.GroupVersion, own.NegotiatedSerializer, own.APIPath = &at.GroupVersion, scheme.Codecs.WithoutConversion(), "/apis"
+	own.GroupVersion, own.NegotiatedSerializer, own.APIPath = &at.GroupVersion, scheme.Codecs.WithoutConversion(),
+		"/apis"
 	if at.Group == "" {
 		own.APIPath = "/api"
 	}

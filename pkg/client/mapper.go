@@ -208,7 +208,8 @@ func (m *Mapper) run(done chan struct{}) {
 	found := &discovered{began: began}
 	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err == nil || partial {
 		found.answer = answer{groups: groups, lists: lists, failed: failed}
-		all, _ := restmapper.GetAPIGroupResourcesWithContext(context.Background(), found.answer) // fails only where requests do
+		// fails only where requests do
+		all, _ := restmapper.GetAPIGroupResourcesWithContext(context.Background(), found.answer)
 		found.kinds = restmapper.NewDiscoveryRESTMapper(all)
 	} else {
 		found.err = fmt.Errorf("discovery: %w", err)
@@ -231,7 +232,8 @@ type answer struct {
 }
 
 // ServerGroupsAndResourcesWithContext implements [discovery.DiscoveryInterfaceWithContext].
-func (a answer) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (a answer) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList,
+	error) {
 	return a.groups, a.lists, nil
 }
 
@@ -255,7 +257,8 @@ func (d *discovered) explain(err error) error {
 func (d *discovered) hasSubresource(of Mapping, name string) bool {
 	return slices.ContainsFunc(d.lists, func(l *metav1.APIResourceList) bool {
 		return l.GroupVersion == of.GroupVersion().String() &&
-			slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == of.Resource+"/"+name })
+			slices.ContainsFunc(l.APIResources,
+				func(r metav1.APIResource) bool { return r.Name == of.Resource+"/"+name })
 	})
 }
 
@@ -274,35 +277,42 @@ func groupOf(err error) string {
 
 // KindFor implements [meta.RESTMapper].
 func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
 }
 
 // KindsFor implements [meta.RESTMapper].
 func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
 }
 
 // ResourceFor implements [meta.RESTMapper].
 func (m *Mapper) ResourceFor(partial schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(partial) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(partial) })
 }
 
 // ResourcesFor implements [meta.RESTMapper].
 func (m *Mapper) ResourcesFor(partial schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(partial) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(partial) })
 }
 
 // RESTMapping implements [meta.RESTMapper].
 func (m *Mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
 }
 
 // RESTMappings implements [meta.RESTMapper].
 func (m *Mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
 }
 
 // ResourceSingularizer implements [meta.RESTMapper].
 func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
-	return find(context.Background(), m, func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
+	return find(context.Background(), m,
+		func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
 }

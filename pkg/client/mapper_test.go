@@ -224,7 +224,8 @@ func TestDeadGroupHidesNoOther(t *testing.T) {
 		if _, err := m.Mapping(t.Context(), gadgets.GroupVersionKind); err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("it is not known that there is no such kind, but the error is: %v", err)
 		}
-		if _, err := m.Mapping(t.Context(), schema.GroupVersionKind{Group: "none.example.com", Version: "v1", Kind: "None"}); !meta.IsNoMatchError(err) {
+		if _, err := m.Mapping(t.Context(),
+			schema.GroupVersionKind{Group: "none.example.com", Version: "v1", Kind: "None"}); !meta.IsNoMatchError(err) {
 			t.Errorf("a kind that does not exist: %v", err)
 		}
 		c.set(func() { c.failing = nil })
@@ -339,7 +340,8 @@ func TestServerIsAway(t *testing.T) {
 }
 
 func TestHasSubresource(t *testing.T) {
-	c, m := startCatalog(t, true, widgets, Mapping{GroupVersionKind: widgets.GroupVersion().WithKind("Scale"), Resource: widgets.Resource + "/scale"})
+	c, m := startCatalog(t, true, widgets,
+		Mapping{GroupVersionKind: widgets.GroupVersion().WithKind("Scale"), Resource: widgets.Resource + "/scale"})
 	for name, want := range map[string]bool{"scale": true, "status": false} {
 		if got, err := m.HasSubresource(t.Context(), widgets, name); err != nil || got != want {
 			t.Errorf("%s: %v, %v", name, got, err)

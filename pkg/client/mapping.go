@@ -98,7 +98,8 @@ func KindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 // them with client-go's typed clients.
 var clusterScoped = map[string][]string{
 	"": {"ComponentStatus", "Namespace", "Node", "PersistentVolume"},
-	"admissionregistration.k8s.io": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+	"admissionregistration.k8s.io": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		"MutatingWebhookConfiguration",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"},
 	"authentication.k8s.io":        {"SelfSubjectReview", "TokenReview"},
 	"authorization.k8s.io":         {"SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"},
@@ -110,6 +111,7 @@ var clusterScoped = map[string][]string{
 	"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding"},
 	"resource.k8s.io":              {"DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest", "ResourceSlice"},
 	"scheduling.k8s.io":            {"PriorityClass"},
-	"storage.k8s.io":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
-	"storagemigration.k8s.io":      {"StorageVersionMigration"},
+	"storage.k8s.io": {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment",
+		"VolumeAttributesClass"},
+	"storagemigration.k8s.io": {"StorageVersionMigration"},
 }

@@ -36,7 +36,8 @@ func TestBuiltInMappings(t *testing.T) {
 			m, ok := BuiltIn(kind)
 			want := Mapping{kind, strings.ToLower(getter.Name), getter.Type.NumIn() == 1, true}
 			if !ok || m != want {
-				t.Errorf("%s.%s: %s, namespaced %v; want %s, %v", group.Name, getter.Name, m.Resource, m.Namespaced, want.Resource, want.Namespaced)
+				t.Errorf("%s.%s: %s, namespaced %v; want %s, %v", group.Name, getter.Name, m.Resource, m.Namespaced, want.Resource,
+					want.Namespaced)
 			}
 			covered[kind.GroupKind()] = true
 		}
@@ -90,13 +91,14 @@ func TestKindOf(t *testing.T) {
 		object runtime.Object
 		want   schema.GroupVersionKind // empty: an error
 	}{
-		"typed":                    {&appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithKind("Deployment")},
-		"typed, says another kind": {&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}, corev1.SchemeGroupVersion.WithKind("Pod")},
-		"unstructured":             {anything, widget},
-		"metadata":                 {metadata, widget},
-		"metadata of nothing":      {&metav1.PartialObjectMetadata{}, schema.GroupVersionKind{}},
-		"unstructured nothing":     {&unstructured.Unstructured{}, schema.GroupVersionKind{}},
-		"a type of nobody's":       {&stranger{}, schema.GroupVersionKind{}},
+		"typed": {&appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithKind("Deployment")},
+		"typed, says another kind": {&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}},
+			corev1.SchemeGroupVersion.WithKind("Pod")},
+		"unstructured":         {anything, widget},
+		"metadata":             {metadata, widget},
+		"metadata of nothing":  {&metav1.PartialObjectMetadata{}, schema.GroupVersionKind{}},
+		"unstructured nothing": {&unstructured.Unstructured{}, schema.GroupVersionKind{}},
+		"a type of nobody's":   {&stranger{}, schema.GroupVersionKind{}},
 	} {
 		kind, err := KindOf(c.object)
 		if (err == nil) != (c.want != schema.GroupVersionKind{}) || err == nil && kind != c.want {

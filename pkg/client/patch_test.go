@@ -63,8 +63,9 @@ var podSpec = rapid.Custom(func(t *rapid.T) corev1.PodSpec {
 	}), func(c corev1.Container) string { return c.Name })
 	return corev1.PodSpec{
 		Containers: containers.Draw(t, "containers"), Volumes: volumes.Draw(t, "volumes"),
-		NodeSelector:    labels.Draw(t, "selector"),
-		SecurityContext: rapid.SampledFrom([]*corev1.PodSecurityContext{nil, {}, {RunAsUser: ptr.To(int64(1<<62 + 1))}}).Draw(t, "security"),
+		NodeSelector: labels.Draw(t, "selector"),
+		SecurityContext: rapid.SampledFrom([]*corev1.PodSecurityContext{nil, {}, {RunAsUser: ptr.To(int64(1<<62 + 1))}}).Draw(t,
+			"security"),
 	}
 })
 
@@ -72,7 +73,8 @@ var deployments = rapid.Custom(func(t *rapid.T) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: objectMeta.Draw(t, "metadata")}
 	d.Spec.Replicas = rapid.SampledFrom([]*int32{nil, ptr.To(int32(0)), ptr.To(int32(3))}).Draw(t, "replicas")
 	d.Spec.Selector = rapid.SampledFrom([]*metav1.LabelSelector{nil, {}, {MatchLabels: map[string]string{"a": "b"}}}).Draw(t, "selector")
-	d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels.Draw(t, "template")}, Spec: podSpec.Draw(t, "spec")}
+	d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels.Draw(t, "template")},
+		Spec: podSpec.Draw(t, "spec")}
 	d.Status.ObservedGeneration = rapid.Int64().Draw(t, "observed")
 	d.Status.Conditions = distinct(rapid.Custom(func(t *rapid.T) appsv1.DeploymentCondition {
 		return appsv1.DeploymentCondition{Type: appsv1.DeploymentConditionType(words.Draw(t, "type")), Reason: words.Draw(t, "reason")}
@@ -296,7 +298,8 @@ func TestDifference(t *testing.T) {
 			`{"metadata":{"uid":"u"},"status":{"phase":"Failed"}}`},
 		"a condition is added": {pods, pod(untouched), pod(func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "B", Status: "True"})
-		}), `{"metadata":{"uid":"u"},"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":null,"status":"True","type":"B"}]}}`},
+		}),
+			`{"metadata":{"uid":"u"},"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":null,"status":"True","type":"B"}]}}`},
 		"an empty part appears": {pods, pod(untouched), pod(func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{} }),
 			`{"metadata":{"uid":"u"},"spec":{"securityContext":{}}}`},
 		"GC-49: metadata of a built-in kind": {pods, metadata(pods, same), metadata(pods, release),
@@ -351,7 +354,8 @@ func BenchmarkDifference(b *testing.B) {
 func TestOnlyDifferingPartsAreEncoded(t *testing.T) {
 	before := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u", CreationTimestamp: metav1.Unix(1, 0), Annotations: map[string]string{"a": "1"}},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}},
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}},
 	}
 	after, kept := before.DeepCopy(), before.DeepCopy()
 	after.Annotations["a"], after.Spec.Replicas, after.CreationTimestamp = "2", ptr.To[int32](2), metav1.Unix(2, 0)

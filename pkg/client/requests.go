@@ -50,7 +50,8 @@ func (r reader) Get(ctx context.Context, m Mapping, key plan.Key, into plan.Obje
 
 // List implements Reader. A list without a limit is read page by page, and has one time limit for all of
 // them.
-func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions,
+	into runtime.Object) error {
 	if o.Limit > 0 {
 		return r.listPage(ctx, m, namespace, o, into)
 	}
@@ -90,7 +91,8 @@ func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.
 }
 
 // listPage reads one page.
-func (r reader) listPage(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (r reader) listPage(ctx context.Context, m Mapping, namespace string, o metav1.ListOptions,
+	into runtime.Object) error {
 	req, err := r.collection(http.MethodGet, m, namespace)
 	if err != nil {
 		return err
@@ -108,7 +110,8 @@ func (r reader) GetScale(ctx context.Context, m Mapping, key plan.Key) (*autosca
 }
 
 // SubjectAccessReview implements Reader. It is a creation by its verb, and changes nothing.
-func (r reader) SubjectAccessReview(ctx context.Context, ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (r reader) SubjectAccessReview(ctx context.Context,
+	ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: ask}
 	req, err := r.collection(http.MethodPost, accessReviews(), "")
 	if err == nil {
@@ -135,7 +138,8 @@ func (r reader) GetRaw(ctx context.Context, path string, query url.Values) ([]by
 	return answer.Raw()
 }
 
-func (w writer) Create(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) Create(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	req, err := w.collection(http.MethodPost, m, o.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -146,7 +150,8 @@ func (w writer) Create(ctx context.Context, m Mapping, o plan.Object, opts Write
 	return w.write(ctx, m, req, o, opts)
 }
 
-func (w writer) Update(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) Update(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	req, err := w.named(http.MethodPut, m, plan.KeyOf(o))
 	if err != nil {
 		return nil, err
@@ -154,7 +159,8 @@ func (w writer) Update(ctx context.Context, m Mapping, o plan.Object, opts Write
 	return w.write(ctx, m, req, o, opts)
 }
 
-func (w writer) Patch(ctx context.Context, m Mapping, key plan.Key, patch Patch, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) Patch(ctx context.Context, m Mapping, key plan.Key, patch Patch,
+	opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	req, err := w.named(http.MethodPatch, m, key)
 	if err != nil {
 		return nil, err
@@ -174,7 +180,8 @@ func (w writer) Delete(ctx context.Context, m Mapping, key plan.Key, opts metav1
 	return w.delete(ctx, req, opts)
 }
 
-func (w writer) DeleteCollection(ctx context.Context, m Mapping, namespace string, match metav1.ListOptions, opts metav1.DeleteOptions) error {
+func (w writer) DeleteCollection(ctx context.Context, m Mapping, namespace string, match metav1.ListOptions,
+	opts metav1.DeleteOptions) error {
 	req, err := w.collection(http.MethodDelete, m, namespace)
 	if err != nil {
 		return err
@@ -183,7 +190,8 @@ func (w writer) DeleteCollection(ctx context.Context, m Mapping, namespace strin
 }
 
 // write sends an object.
-func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.Object,
+	opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
 		return nil, fmt.Errorf("write %s %s: its metadata alone can only be patched", m.Kind, o.Name)
@@ -194,7 +202,8 @@ func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.
 		}
 		req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data)
 	default:
-		if _, _, err := scheme.Scheme.ObjectKinds(o); err != nil { // a Scale of a custom resource is of a type that client-go knows
+		// a Scale of a custom resource is of a type that client-go knows
+		if _, _, err := scheme.Scheme.ObjectKinds(o); err != nil {
 			return w.writeCustom(ctx, m, req, o, opts)
 		}
 		req.Body(o.DeepCopyObject()) // the encoder writes to the object while it encodes it
@@ -203,7 +212,8 @@ func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.
 }
 
 // writeCustom sends an object of a type that client-go does not know.
-func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o plan.Object,
+	opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	named := o.DeepCopyObject()
 	named.GetObjectKind().SetGroupVersionKind(m.GroupVersionKind)
 	data, err := json.Marshal(named)
@@ -215,7 +225,8 @@ func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o
 
 // answered makes a write of which only the metadata of the object in the answer is wanted: its name and uid, its
 // version, whether it is being deleted. Neither side then writes or reads the rest.
-func (w writer) answered(ctx context.Context, m Mapping, req *rest.Request, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (w writer) answered(ctx context.Context, m Mapping, req *rest.Request,
+	opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if opts.Subresource != "" {
 		req.SubResource(opts.Subresource)
 	}
@@ -254,7 +265,8 @@ func (r reader) named(verb string, m Mapping, key plan.Key) (*rest.Request, erro
 // collection begins a request about all objects of a kind in a namespace. Only reading goes without where there is one.
 func (r reader) collection(verb string, m Mapping, namespace string) (*rest.Request, error) {
 	if m.Namespaced != (namespace != "") && (namespace != "" || verb != http.MethodGet) {
-		return nil, fmt.Errorf("%s %s in namespace %q: they have namespaces: %v", verb, m.Resource, namespace, m.Namespaced)
+		return nil,
+			fmt.Errorf("%s %s in namespace %q: they have namespaces: %v", verb, m.Resource, namespace, m.Namespaced)
 	}
 	client, err := r.clients.rest(m)
 	if err != nil {

@@ -166,9 +166,11 @@ func TestWireFormat(t *testing.T) {
 			"PUT /apis/apps/v1/namespaces/ns/deployments/a/scale", protobufType, metaPB, "autoscaling/v1"},
 		"scale custom": {update(widgets, &autoscalingv1.Scale{ObjectMeta: meta}, WriteOptions{Subresource: "scale"}),
 			"PUT /apis/example.com/v1/namespaces/ns/widgets/a/scale", jsonType, metaJSON, `"apiVersion":"autoscaling/v1"`},
-		"CSR-32: approval": {update(csrs, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, WriteOptions{Subresource: "approval"}),
+		"CSR-32: approval": {update(csrs, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			WriteOptions{Subresource: "approval"}),
 			"PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", protobufType, metaPB, ""},
-		"NS-36: finalize": {update(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, WriteOptions{Subresource: "finalize"}),
+		"NS-36: finalize": {update(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			WriteOptions{Subresource: "finalize"}),
 			"PUT /api/v1/namespaces/a/finalize", protobufType, metaPB, "Namespace"},
 		"patch": {patch(pods, a, types.StrategicMergePatchType, WriteOptions{Subresource: "status"}),
 			"PATCH /api/v1/namespaces/ns/pods/a/status", string(types.StrategicMergePatchType), metaPB, `{"x":1}`},
@@ -177,11 +179,14 @@ func TestWireFormat(t *testing.T) {
 		"apply": {patch(pods, a, types.ApplyPatchType, WriteOptions{FieldManager: "x", Force: true}),
 			"PATCH /api/v1/namespaces/ns/pods/a?fieldManager=x&force=true", string(types.ApplyPatchType), metaPB, `{"x":1}`},
 		"delete": {func(c Client) error {
-			return c.Delete(t.Context(), pods, a, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions("u")})
+			return c.Delete(t.Context(), pods, a,
+				metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions("u")})
 		},
-			"DELETE /api/v1/namespaces/ns/pods/a", jsonType, "", `"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"u"}`},
+			"DELETE /api/v1/namespaces/ns/pods/a", jsonType, "",
+			`"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"u"}`},
 		"delete custom, in the foreground": {func(c Client) error {
-			return c.Delete(t.Context(), worlds, plan.Key{Name: "a"}, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
+			return c.Delete(t.Context(), worlds, plan.Key{Name: "a"},
+				metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
 		},
 			"DELETE /apis/example.com/v1/worlds/a", jsonType, "", `"propagationPolicy":"Foreground"`},
 		"delete a collection": {func(c Client) error {
@@ -252,7 +257,8 @@ func TestAnswersAreMetadata(t *testing.T) {
 		mapping             Mapping
 		contentType, answer string
 	}{
-		"metadata":           {pods, protobufType, proto("meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: meta})},
+		"metadata": {pods, protobufType,
+			proto("meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: meta})},
 		"the object":         {pods, protobufType, proto("v1", "Pod", &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "n"}})},
 		"metadata in JSON":   {pods, jsonType, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` + inJSON + `}`},
 		"the object in JSON": {pods, jsonType, `{"kind":"Pod","apiVersion":"v1",` + inJSON + `,"spec":{"nodeName":"n"}}`},
@@ -265,7 +271,8 @@ func TestAnswersAreMetadata(t *testing.T) {
 			}))
 			defer server.Close()
 			client := newClients(t, &rest.Config{Host: server.URL, QPS: -1}, Options{}).Client()
-			made, err := client.Patch(t.Context(), c.mapping, plan.Key{Namespace: "ns", Name: "a"}, Patch{types.MergePatchType, []byte("{}")}, WriteOptions{})
+			made, err := client.Patch(t.Context(), c.mapping, plan.Key{Namespace: "ns", Name: "a"},
+				Patch{types.MergePatchType, []byte("{}")}, WriteOptions{})
 			if err != nil || !reflect.DeepEqual(made.ObjectMeta, meta) {
 				t.Errorf("%+v, %v", made, err)
 			}
@@ -288,7 +295,8 @@ func TestReadInto(t *testing.T) {
 }
 
 func TestSubjectAccessReviewIsAnswered(t *testing.T) {
-	_, config := startRecorder(t, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true,"reason":"r"}}`)
+	_, config := startRecorder(t,
+		`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true,"reason":"r"}}`)
 	status, err := newClients(t, config, Options{}).Reader().SubjectAccessReview(t.Context(), authorizationv1.SubjectAccessReviewSpec{})
 	if err != nil || !status.Allowed || status.Reason != "r" {
 		t.Errorf("%+v, %v", status, err)
@@ -305,7 +313,8 @@ func TestAnswerWithoutMetadata(t *testing.T) {
 		t.Errorf("%v, %v", made, err)
 	}
 	s.status, s.answer = http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
-	if _, err := client.Create(t.Context(), builtIn(t, &corev1.Pod{}), eviction, WriteOptions{Subresource: "eviction"}); !apierrors.IsConflict(err) {
+	if _, err := client.Create(t.Context(), builtIn(t, &corev1.Pod{}), eviction,
+		WriteOptions{Subresource: "eviction"}); !apierrors.IsConflict(err) {
 		t.Errorf("a conflict is %v", err)
 	}
 }
@@ -379,7 +388,8 @@ func TestListInPages(t *testing.T) {
 		for i := from; i < until; i++ {
 			items = append(items, fmt.Sprintf(`{"metadata":{"name":"p%d"}}`, i))
 		}
-		_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{%s"resourceVersion":"9"},"items":[%s]}`, next, strings.Join(items, ","))
+		_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{%s"resourceVersion":"9"},"items":[%s]}`, next,
+			strings.Join(items, ","))
 	}))
 	defer server.Close()
 	client := newClients(t, &rest.Config{Host: server.URL, QPS: -1}, Options{}).Reader()
@@ -403,7 +413,8 @@ func TestListInPages(t *testing.T) {
 		}
 	}
 	page := &metav1.PartialObjectMetadataList{}
-	if err := client.List(t.Context(), pods, "ns", metav1.ListOptions{Limit: 1}, page); err != nil || len(page.Items) != 1 || page.Continue == "" {
+	if err := client.List(t.Context(), pods, "ns", metav1.ListOptions{Limit: 1}, page); err != nil || len(page.Items) != 1 ||
+		page.Continue == "" {
 		t.Errorf("one page: %+v, %v", page, err)
 	}
 }
@@ -415,7 +426,9 @@ func TestListWithoutAnEnd(t *testing.T) {
 			var asked atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", jsonType)
-				_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"t%d"},"items":[{"metadata":{"name":"p"}}]}`, asked.Add(1)%c.tokens)
+				_, _ = fmt.Fprintf(w,
+					`{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"t%d"},"items":[{"metadata":{"name":"p"}}]}`,
+					asked.Add(1)%c.tokens)
 			}))
 			defer server.Close()
 			client := newClients(t, &rest.Config{Host: server.URL, QPS: -1}, Options{}).Reader()

@@ -14,9 +14,10 @@ import (
 
 // Bounds of a detail. What is larger is left out, and the text in its place says how large it is.
 const (
-	mostBytes    = 1 << 20        // of the snapshot, and of each object of a plan
-	mostOfPlan   = 8 * mostBytes  // of all objects of a plan together
-	mostInside   = mostBytes / 64 // objects in a snapshot: no object takes fewer bytes, and to encode them all would take much memory
+	mostBytes  = 1 << 20       // of the snapshot, and of each object of a plan
+	mostOfPlan = 8 * mostBytes // of all objects of a plan together
+	// objects in a snapshot: no object takes fewer bytes, and to encode them all would take much memory
+	mostInside   = mostBytes / 64
 	mostVersions = 1000
 	mostObjects  = 20 // of one step that are shown whole
 )
@@ -28,7 +29,8 @@ type Detail struct {
 	Snapshot json.RawMessage `json:"snapshot"`
 	Decision json.RawMessage `json:"decision,omitempty"`
 	Plan     Plan            `json:"plan"`
-	Report   *Plan           `json:"report,omitempty"` // nil if there is none, or if it depends on what becomes of the plan
+	// nil if there is none, or if it depends on what becomes of the plan
+	Report *Plan `json:"report,omitempty"`
 }
 
 // Version reports which version of an object was seen.
@@ -50,12 +52,13 @@ type Plan struct {
 
 // Step is a [plan.Step].
 type Step struct {
-	Does      string            `json:"does"`                // in a few words, as in a Record
-	Objects   []json.RawMessage `json:"objects,omitempty"`   // that are created or applied
-	Deleted   []Version         `json:"deleted,omitempty"`   // objects that are deleted
-	Patch     json.RawMessage   `json:"patch,omitempty"`     // what changes
-	Sign      []string          `json:"sign,omitempty"`      // what is put in right before the change is sent, such as a signature
-	Sequences [][]Step          `json:"sequences,omitempty"` // that do not stop one another
+	Does    string            `json:"does"`              // in a few words, as in a Record
+	Objects []json.RawMessage `json:"objects,omitempty"` // that are created or applied
+	Deleted []Version         `json:"deleted,omitempty"` // objects that are deleted
+	Patch   json.RawMessage   `json:"patch,omitempty"`   // what changes
+	// what is put in right before the change is sent, such as a signature
+	Sign      []string `json:"sign,omitempty"`
+	Sequences [][]Step `json:"sequences,omitempty"` // that do not stop one another
 }
 
 // Mapping returns how objects of a kind are addressed.
@@ -167,7 +170,8 @@ func (w *writer) difference(s plan.Change) json.RawMessage {
 }
 
 func versionOf(o plan.Object) Version {
-	return Version{Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}
+	return Version{Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(),
+		ResourceVersion: o.GetResourceVersion()}
 }
 
 // versions lists the versions of the first objects in a snapshot, and counts all.

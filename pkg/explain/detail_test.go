@@ -76,24 +76,28 @@ func example() Detail {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "2", ResourceVersion: "11",
-			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop", "objectset.rio.cattle.io/applied": "H4sI" + secret,
-				"kapp.k14s.io/original": ` {"data":"` + secret + `"}`},
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop",
+				"objectset.rio.cattle.io/applied": "H4sI" + secret,
+				"kapp.k14s.io/original":           ` {"data":"` + secret + `"}`},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](2), Template: template},
 	}
 	after := set.DeepCopy()
 	after.Status.Replicas = 2
-	kept := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"}, Data: map[string][]byte{"token": []byte(secret)},
+	kept := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"},
+		Data:       map[string][]byte{"token": []byte(secret)},
 		StringData: map[string]string{"token": secret}}
 	filled := kept.DeepCopy()
 	filled.Data["token"] = []byte(secret + "2")
 	created := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-"}, Spec: template.Spec}
 	mine := []*corev1.Pod{pod("web-1")}
 	return NewDetail(epoch,
-		snapshot{Set: set, Pods: mine, Nodes: map[string]*corev1.Node{"n": {ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "3"}}}},
+		snapshot{Set: set, Pods: mine,
+			Nodes: map[string]*corev1.Node{"n": {ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "3"}}}},
 		decision{
-			claimed: claimed{selector: labels.SelectorFromSet(labels.Set{"app": "web"}), invalid: errors.New("no sense"), mine: mine, data: []byte(secret),
+			claimed: claimed{selector: labels.SelectorFromSet(labels.Set{"app": "web"}), invalid: errors.New("no sense"), mine: mine,
+				data:   []byte(secret),
 				claims: []plan.Step{plan.Change{New: mine[0], Why: "adopt"}}, byPod: map[*corev1.Pod]bool{mine[0]: true},
 				parts: map[string]claimed{"a": {mine: mine}}, decide: func() {}},
 			Reason: "too few", Until: epoch, Asked: ptr.To[int32](3), Slots: map[int]*corev1.Pod{0: mine[0]},
@@ -135,7 +139,8 @@ func TestDetailGolden(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	var token corev1.Secret
-	if err := json.Unmarshal(masked(&corev1.Secret{Data: map[string][]byte{"token": []byte(secret)}}), &token); err != nil || len(token.Data) != 1 {
+	if err := json.Unmarshal(masked(&corev1.Secret{Data: map[string][]byte{"token": []byte(secret)}}), &token); err != nil ||
+		len(token.Data) != 1 {
 		t.Errorf("%+v: %v", token, err)
 	}
 	var back Detail
@@ -154,7 +159,8 @@ func TestRecordGolden(t *testing.T) {
 	}
 	r, key := NewRecords(nil), plan.Key{Namespace: "shop", Name: "web"}
 	for i := range 2 {
-		rec := Record{Time: at(i), Why: "too many pods", Error: "quota", Retries: i + 1, Next: Seconds(1500 * time.Millisecond), Version: "7"}
+		rec := Record{Time: at(i), Why: "too many pods", Error: "quota", Retries: i + 1, Next: Seconds(1500 * time.Millisecond),
+			Version: "7"}
 		rec.Planned([]plan.Step{plan.Each{Sequences: [][]plan.Step{steps[:2], steps[2:]}}})
 		rec.Did(plan.Outcome{Results: []plan.Result{
 			{Verb: plan.Deleted, Object: pod("web-1"), Name: "web-1", Err: errors.New("quota")},
@@ -169,7 +175,8 @@ func TestRecordGolden(t *testing.T) {
 	}
 	plantest.Golden(t, "testdata/record.json", string(got)+"\n")
 	var back Record
-	if err := json.Unmarshal(got, &back); err != nil || !back.alike(&rec) || back.Next != rec.Next || !back.Since.Equal(rec.Since) || back.Alike != 1 {
+	if err := json.Unmarshal(got, &back); err != nil || !back.alike(&rec) || back.Next != rec.Next || !back.Since.Equal(rec.Since) ||
+		back.Alike != 1 {
 		t.Errorf("%+v: %v", back, err)
 	}
 }
@@ -194,7 +201,8 @@ func TestSizeOfADetail(t *testing.T) {
 	if err != nil || len(data) > mostBytes {
 		t.Errorf("%d bytes: %v", len(data), err)
 	}
-	if !strings.HasPrefix(string(d.Snapshot), `"left out: `) || len(d.Versions) != mostVersions || !strings.Contains(string(d.Decision), "and 2900 more") {
+	if !strings.HasPrefix(string(d.Snapshot), `"left out: `) || len(d.Versions) != mostVersions ||
+		!strings.Contains(string(d.Decision), "and 2900 more") {
 		t.Errorf("%.80s, %d versions, %s", d.Snapshot, len(d.Versions), d.Decision)
 	}
 	if n := len(d.Plan.Steps); n != mostVersions+1 || d.Plan.Steps[n-1].Does != "and 2000 more" {
@@ -208,7 +216,8 @@ func TestManyObjects(t *testing.T) {
 	for i := range mostInside + 1 {
 		all = append(all, pod(fmt.Sprint(i)))
 	}
-	if d := NewDetail(epoch, all, nil, plan.Plan{}, nil, builtIn); string(d.Snapshot) != `"left out: 16385 objects"` || len(d.Versions) != mostVersions {
+	if d := NewDetail(epoch, all, nil, plan.Plan{}, nil, builtIn); string(d.Snapshot) != `"left out: 16385 objects"` ||
+		len(d.Versions) != mostVersions {
 		t.Errorf("%.80s, %d versions", d.Snapshot, len(d.Versions))
 	}
 	if d := NewDetail(epoch, all[1:], nil, plan.Plan{}, nil, builtIn); !strings.HasSuffix(string(d.Snapshot), ` bytes"`) {
@@ -226,7 +235,8 @@ func TestOddValues(t *testing.T) {
 		plan.Change{Old: pod("a"), New: pod("a")},
 	}}, nil, builtIn)
 	data, err := json.Marshal(d)
-	if err != nil || !strings.Contains(string(data), "left out: json: unsupported type") || !strings.Contains(string(data), "no such kind") {
+	if err != nil || !strings.Contains(string(data), "left out: json: unsupported type") ||
+		!strings.Contains(string(data), "no such kind") {
 		t.Errorf("%s: %v", data, err)
 	}
 	for _, nothing := range []any{nil, struct{}{}, (*cycle)(nil), decision{}} {
@@ -242,8 +252,10 @@ func TestOddValues(t *testing.T) {
 // Drivers of volumes are given credentials as options.
 func TestOptionsOfVolumesAreLeftOut(t *testing.T) {
 	spec := corev1.PodSpec{Volumes: []corev1.Volume{
-		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d", VolumeAttributes: map[string]string{"password": secret}}}},
-		{Name: "b", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "d", Options: map[string]string{"password": secret}}}},
+		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d",
+			VolumeAttributes: map[string]string{"password": secret}}}},
+		{Name: "b", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "d",
+			Options: map[string]string{"password": secret}}}},
 	}}
 	got := string(masked(&corev1.Pod{Spec: spec}))
 	if strings.Contains(got, secret) || strings.Count(got, `"password":""`) != 2 {

@@ -118,8 +118,8 @@ func emptied(data any) any {
 	return names
 }
 
-// described returns a decision as JSON: the fields that are not empty, also those that are not exported, and API objects by name. They are
-// in the snapshot or in the plan. Nil stands for a decision that says nothing.
+// described returns a decision as JSON: the fields that are not empty, also those that are not exported, and API
+// objects by name. They are in the snapshot or in the plan. Nil stands for a decision that says nothing.
 func described(decision any) json.RawMessage {
 	if d := describe(open(decision), deepest); d != nil {
 		return masked(d)
@@ -216,7 +216,8 @@ func open(of any) reflect.Value {
 	return v
 }
 
-// field returns a field of a struct, whether or not it is exported: the decisions of controllers are mostly for themselves. It is only read.
+// field returns a field of a struct, whether or not it is exported: the decisions of controllers are mostly for
+// themselves. It is only read.
 func field(of reflect.Value, i int) reflect.Value {
 	f := of.Field(i)
 	if f.CanInterface() {

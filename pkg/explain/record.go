@@ -20,14 +20,16 @@ const (
 
 // Record is about one reconcile of a key, or of several in a row that were alike.
 type Record struct {
-	Time    time.Time `json:"time"`                   // of the reconcile; of several, the last one
-	Why     string    `json:"why"`                    // what was decided and what is waited for
-	Wrote   int       `json:"wrote"`                  // writes tried in that reconcile
-	Error   string    `json:"error,omitempty"`        // what went wrong; empty if nothing did
-	Held    string    `json:"held,omitempty"`         // what is held until there is proof, and why; empty for nothing
-	Retries int       `json:"retries"`                // failures in a row
-	Next    Seconds   `json:"nextReconcileSeconds"`   // until the next reconcile by the clock, from Time on; zero: only an event leads to one
-	Waiting string    `json:"cacheWaiting,omitempty"` // the kind whose cache does not show our own writes yet; empty if none
+	Time    time.Time `json:"time"`            // of the reconcile; of several, the last one
+	Why     string    `json:"why"`             // what was decided and what is waited for
+	Wrote   int       `json:"wrote"`           // writes tried in that reconcile
+	Error   string    `json:"error,omitempty"` // what went wrong; empty if nothing did
+	Held    string    `json:"held,omitempty"`  // what is held until there is proof, and why; empty for nothing
+	Retries int       `json:"retries"`         // failures in a row
+	// until the next reconcile by the clock, from Time on; zero: only an event leads to one
+	Next Seconds `json:"nextReconcileSeconds"`
+	// the kind whose cache does not show our own writes yet; empty if none
+	Waiting string `json:"cacheWaiting,omitempty"`
 
 	Version string    `json:"resourceVersion,omitempty"` // of the key's object, as it was seen
 	Steps   []string  `json:"steps,omitempty"`           // what was planned and reported, in a few words
@@ -86,7 +88,8 @@ func (r *Record) Did(did plan.Outcome) {
 		if len(r.Outcome) == mostSteps {
 			return
 		}
-		w := Write{Verb: result.Verb, Kind: kindOf(result.Object), Name: strings.Clone(result.Name), Subresource: result.Subresource}
+		w := Write{Verb: result.Verb, Kind: kindOf(result.Object), Name: strings.Clone(result.Name),
+			Subresource: result.Subresource}
 		if result.Err != nil {
 			w.Error = clip(result.Err.Error())
 		}
@@ -173,7 +176,8 @@ func references(all []plan.Object) string {
 	return text
 }
 
-// kindOf returns the kind that an object says it is of. A typed object mostly says nothing, and its type is named after the kind.
+// kindOf returns the kind that an object says it is of. A typed object mostly says nothing, and its type is named
+// after the kind.
 func kindOf(o plan.Object) string {
 	if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind

@@ -12,14 +12,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Bounds of what a runner remembers. Keys whose objects are gone are forgotten, so the first bound is for what nobody has foreseen.
+// Bounds of what a runner remembers. Keys whose objects are gone are forgotten, so the first bound is for what
+// nobody has foreseen.
 const (
 	mostKeys    = 200_000
 	mostEarlier = 2000 // records before the last one of their key, of all keys together
 	mostOfKey   = 8    // records of one key, the last one included
 )
 
-// Records are the records of one runner: of each key the last one, and a few before it. The methods are safe for concurrent use.
+// Records are the records of one runner: of each key the last one, and a few before it. The methods are safe for
+// concurrent use.
 type Records struct {
 	observe func(ctx context.Context, key plan.Key) (Detail, error)
 
@@ -76,8 +78,8 @@ func (r *Records) History(key plan.Key) (all []Record) {
 	return all
 }
 
-// Failing returns the last records of keys that have failed, or wait for a cache, in the order of the keys, at most so many, and how many
-// there are.
+// Failing returns the last records of keys that have failed, or wait for a cache, in the order of the keys, at most
+// so many, and how many there are.
 func (r *Records) Failing(most int) (found []Entry, total int) {
 	r.mu.Lock()
 	for key, k := range r.keys {

@@ -43,7 +43,8 @@ func TestRecordsThatSayTheSameAreCounted(t *testing.T) {
 		r.Put(key, Record{Time: at(i), Error: "no", Retries: i + 1, Version: fmt.Sprint(i)})
 	}
 	rec, _ := r.Get(key)
-	if !rec.Time.Equal(at(4)) || !rec.Since.Equal(at(0)) || rec.Alike != 4 || rec.Retries != 5 || rec.Version != "4" || r.History(key) != nil {
+	if !rec.Time.Equal(at(4)) || !rec.Since.Equal(at(0)) || rec.Alike != 4 || rec.Retries != 5 || rec.Version != "4" ||
+		r.History(key) != nil {
 		t.Errorf("%+v, %+v", rec, r.History(key))
 	}
 	r.Put(key, Record{Time: at(5), Error: "no", Steps: []string{"create Pod a/b"}})
@@ -116,7 +117,8 @@ func TestBounds(t *testing.T) {
 			}
 		}
 		if earlier > mostEarlier || earlier != r.earlier.Len() || r.last.Len() != len(r.keys) || len(r.keys) != len(put) {
-			t.Fatalf("%d records before the last ones, %d counted, of %d keys, %d of %d", earlier, r.earlier.Len(), len(r.keys), r.last.Len(), len(put))
+			t.Fatalf("%d records before the last ones, %d counted, of %d keys, %d of %d", earlier, r.earlier.Len(), len(r.keys),
+				r.last.Len(), len(put))
 		}
 	})
 }
@@ -146,7 +148,8 @@ func TestTextsAreBounded(t *testing.T) {
 // BenchmarkPut puts records of 20,000 keys: none new, all new, and new ones with a write. It reports what is then held for each key.
 func BenchmarkPut(b *testing.B) {
 	step := []plan.Step{plan.Create{Object: pod("web-1"), Count: 2, Why: "replicas are missing"}}
-	did := plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: pod("web-1"), Name: "web-1"}, {Verb: plan.Created, Object: pod("web-2"), Name: "web-2"}}}
+	did := plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: pod("web-1"), Name: "web-1"},
+		{Verb: plan.Created, Object: pod("web-2"), Name: "web-2"}}}
 	for what, make := range map[string]func(i int) Record{
 		"alike": func(i int) Record { return Record{Time: at(i), Why: "3 of 3 pods are available", Version: "17"} },
 		"new": func(i int) Record {

@@ -25,16 +25,18 @@ func TestBudgetsAndPods(t *testing.T) {
 	pairs := rapid.MapOfN(key, value, 0, 3)
 	expression := rapid.Custom(func(t *rapid.T) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{
-			Key:      key.Draw(t, "key"),
-			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "In", "NotIn", "Exists", "DoesNotExist", "Perhaps"}).Draw(t, "operator"),
-			Values:   rapid.SliceOfN(value, 0, 3).Draw(t, "values"),
+			Key: key.Draw(t, "key"),
+			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "In", "NotIn", "Exists", "DoesNotExist", "Perhaps"}).Draw(t,
+				"operator"),
+			Values: rapid.SliceOfN(value, 0, 3).Draw(t, "values"),
 		}
 	})
 	selector := rapid.Custom(func(t *rapid.T) *metav1.LabelSelector {
 		if rapid.IntRange(0, 9).Draw(t, "none") == 0 {
 			return nil
 		}
-		return &metav1.LabelSelector{MatchLabels: pairs.Draw(t, "labels"), MatchExpressions: rapid.SliceOfN(expression, 0, 3).Draw(t, "expressions")}
+		return &metav1.LabelSelector{MatchLabels: pairs.Draw(t, "labels"),
+			MatchExpressions: rapid.SliceOfN(expression, 0, 3).Draw(t, "expressions")}
 	})
 	selects := func(s *metav1.LabelSelector, l map[string]string) bool {
 		parsed, err := metav1.LabelSelectorAsSelector(s)
@@ -46,10 +48,13 @@ func TestBudgetsAndPods(t *testing.T) {
 		namespace, name := rapid.SampledFrom([]string{"shop", "bank"}), rapid.StringMatching("[a-e]")
 		t.Repeat(map[string]func(*rapid.T){
 			"put a budget": func(t *rapid.T) {
-				must[any](nil, budgets.Informer().GetIndexer().Add(budget(namespace.Draw(t, "ns"), name.Draw(t, "name"), selector.Draw(t, "selector"))))
+				must[any](nil,
+					budgets.Informer().GetIndexer().Add(budget(namespace.Draw(t, "ns"), name.Draw(t, "name"),
+						selector.Draw(t, "selector"))))
 			},
 			"put a pod": func(t *rapid.T) {
-				must[any](nil, pods.Informer().GetIndexer().Add(labeledPod(namespace.Draw(t, "ns"), name.Draw(t, "name"), pairs.Draw(t, "labels"))))
+				must[any](nil,
+					pods.Informer().GetIndexer().Add(labeledPod(namespace.Draw(t, "ns"), name.Draw(t, "name"), pairs.Draw(t, "labels"))))
 			},
 			"remove": func(t *rapid.T) {
 				ns, n := namespace.Draw(t, "ns"), name.Draw(t, "name")
@@ -96,9 +101,11 @@ func BenchmarkBudgetsOfAPod(b *testing.B) {
 				s := &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 				switch form {
 				case "in":
-					s = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In", Values: []string{app, app + "x"}}}}
+					s = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In",
+						Values: []string{app, app + "x"}}}}
 				case "notin":
-					s = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn", Values: []string{"a7"}}}}
+					s = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn",
+						Values: []string{"a7"}}}}
 				}
 				must[any](nil, budgets.Informer().GetIndexer().Add(budget("shop", app, s)))
 			}

@@ -97,7 +97,8 @@ type IndexedStore[T metav1.Object] struct {
 
 // IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a
 // value. Who asks for the same cache with the same name of an index gets the index that is there.
-func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []string, paths ...string) (IndexedStore[T], error) {
+func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []string, paths ...string) (IndexedStore[T],
+	error) {
 	s, err := objects[T](f, indexOf(name, values), paths)
 	return IndexedStore[T]{s, name}, err
 }
@@ -133,7 +134,8 @@ func informerOf[T apiObject](f *Factory, paths []string) (cached, error) {
 	if err != nil {
 		return cached{}, err
 	}
-	if err := f.ask(kind, resource, projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind: paths}}); err != nil {
+	if err := f.ask(kind, resource,
+		projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind: paths}}); err != nil {
 		return cached{}, err
 	}
 	return f.informer(kind, resource, example), nil
@@ -150,21 +152,25 @@ func (f *Factory) informer(
 			return f.note(kind, resource, f.InformerFor(example, nil))
 		}
 	}
-	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		lw := listwatch.Deferred(func() (*cache.ListWatch, error) {
-			switch {
-			case client == nil:
-				return nil, fmt.Errorf("cache of %s: only a client of listwatch.NewClient can fill it", resource.Resource)
-			case !scheme.Scheme.Recognizes(kind):
-				return f.all.custom.ListWatch(client, kind, resource, cacheName(resource.GroupResource().String(), f.selector), f.selector)
-			}
-			return client.ListWatch(kind, resource, f.selector, cacheName(resource.GroupResource().String(), f.selector))
+	informer := f.of(resource).InformerFor(example,
+		func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			lw := listwatch.Deferred(func() (*cache.ListWatch, error) {
+				switch {
+				case client == nil:
+					return nil,
+						fmt.Errorf("cache of %s: only a client of listwatch.NewClient can fill it", resource.Resource)
+				case !scheme.Scheme.Recognizes(kind):
+					return f.all.custom.ListWatch(client, kind, resource,
+						cacheName(resource.GroupResource().String(), f.selector), f.selector)
+				}
+				return client.ListWatch(kind, resource, f.selector,
+					cacheName(resource.GroupResource().String(), f.selector))
+			})
+			return cache.NewSharedIndexInformerWithOptions(lw, example, cache.SharedIndexInformerOptions{
+				ResyncPeriod: resync, Identifier: f.identity(resource),
+				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			})
 		})
-		return cache.NewSharedIndexInformerWithOptions(lw, example, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: f.identity(resource),
-			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		})
-	})
 	return f.note(kind, resource, informer)
 }
 
@@ -181,7 +187,8 @@ func newStore[T metav1.Object](of cached, indexers cache.Indexers) (Store[T], er
 			return Store[T]{}, fmt.Errorf("index a cache by %s: %w", name, err)
 		}
 	}
-	_ = listwatch.SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
+	// fails if the informer runs already: whoever asked first has seen to it
+	_ = listwatch.SetWatchErrorHandler(informer)
 	return Store[T]{of}, nil
 }
 
@@ -192,7 +199,8 @@ func (s Store[T]) Kind() schema.GroupVersionKind { return s.kind }
 // another resource, as the API server counts the changes of all resources that it stores together. What is read of
 // the cache after that is at least as new.
 func (s Store[T]) Reached(version string) bool {
-	order, err := resourceversion.CompareResourceVersion(s.informer.GetIndexer().LastStoreSyncResourceVersion(), version)
+	order, err := resourceversion.CompareResourceVersion(s.informer.GetIndexer().LastStoreSyncResourceVersion(),
+		version)
 	return err == nil && order >= 0
 }
 
@@ -236,8 +244,11 @@ func (s Store[T]) mustBeSound(index, namespace string) {
 }
 
 // selectingObjects returns the same cache as [Objects], with an index by selector, see [selectors.IndexFunc].
-func selectingObjects[T apiObject](f *Factory, alternatives func(T) []map[string]string, paths []string) (Store[T], error) {
-	return objects[T](f, cache.Indexers{bySelector: selectors.IndexFunc(alternatives), cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, paths)
+func selectingObjects[T apiObject](f *Factory, alternatives func(T) []map[string]string, paths []string) (Store[T],
+	error) {
+	return objects[T](f,
+		cache.Indexers{bySelector: selectors.IndexFunc(alternatives),
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, paths)
 }
 
 // selecting returns the objects that the index by selector has for labels.

@@ -90,7 +90,8 @@ func TestLookups(t *testing.T) {
 	}
 	// A pod that changes hands is found where it is now.
 	must[any](nil, pods.Informer().GetIndexer().Update(small("shop", "a", "", "n2")))
-	if got := names(pods.OwnedBy("shop", "rs1")) + "|" + names(pods.OrphansIn("shop")) + "|" + names(byNode.OnNode("n2")); got != "b|a d|a b" {
+	if got := names(pods.OwnedBy("shop", "rs1")) + "|" + names(pods.OrphansIn("shop")) + "|" +
+		names(byNode.OnNode("n2")); got != "b|a d|a b" {
 		t.Error(got)
 	}
 	must[any](nil, pods.Informer().GetIndexer().Delete(small("shop", "a", "", "n2")))
@@ -106,7 +107,8 @@ func TestIndexesAgreeWithAScan(t *testing.T) {
 		pods := must(Pods(f))
 		all := map[string]*corev1.Pod{}
 		for range rapid.IntRange(0, 20).Draw(t, "changes") {
-			p := small(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name"),
+			p := small(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"),
+				rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name"),
 				types.UID(rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "owner")), "")
 			key := p.Namespace + "/" + p.Name
 			if rapid.Bool().Draw(t, "delete") {
@@ -149,7 +151,8 @@ func TestReplicaSetsAndDeployments(t *testing.T) {
 	must[any](nil, sets.Informer().GetIndexer().Add(&appsv1.ReplicaSet{ObjectMeta: small("shop", "rs", "d", "").ObjectMeta}))
 	must[any](nil, sets.Informer().GetIndexer().Add(&appsv1.ReplicaSet{ObjectMeta: small("shop", "lone", "", "").ObjectMeta}))
 	must[any](nil, deployments.Informer().GetIndexer().Add(&appsv1.Deployment{ObjectMeta: small("shop", "d", "", "").ObjectMeta}))
-	if got := names(sets.OwnedBy("shop", "d")) + "|" + names(sets.OrphansIn("shop")) + "|" + names(sets.In("shop")); got != "rs|lone|lone rs" {
+	if got := names(sets.OwnedBy("shop", "d")) + "|" + names(sets.OrphansIn("shop")) + "|" +
+		names(sets.In("shop")); got != "rs|lone|lone rs" {
 		t.Error(got)
 	}
 	if got := names(deployments.In("shop")); got != "d" || deployments.Get("shop", "d") == nil || deployments.Get("shop", "x") != nil {
@@ -214,7 +217,8 @@ func TestMissingIndexPanics(t *testing.T) {
 
 // What has no business in a cache is not found and does no harm.
 func TestStrangersInACache(t *testing.T) {
-	for _, stranger := range []any{nil, 7, cache.DeletedFinalStateUnknown{Key: "shop/a", Obj: small("shop", "a", "rs", "n")}, &metav1.Status{}} {
+	for _, stranger := range []any{nil, 7, cache.DeletedFinalStateUnknown{Key: "shop/a", Obj: small("shop", "a", "rs", "n")},
+		&metav1.Status{}} {
 		for _, index := range []cache.IndexFunc{owners()[byController], owners()[byOrphanage], nodeOf} {
 			if values, err := index(stranger); err != nil || len(values) != 0 {
 				t.Errorf("%v is indexed under %v, %v", stranger, values, err)

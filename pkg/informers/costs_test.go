@@ -48,7 +48,9 @@ func TestSelectorsOfOthersCostNothing(t *testing.T) {
 	services, budgets := must(Services(NewFactory(fake.NewClientset(), 0))), must(Budgets(NewFactory(fake.NewClientset(), 0)))
 	const n = 30_000
 	for i := range n {
-		must[any](nil, services.Informer().GetIndexer().Add(service("evil", fmt.Sprint("s", i), map[string]string{"app": "web", fmt.Sprint("k", i): "x"})))
+		must[any](nil,
+			services.Informer().GetIndexer().Add(service("evil", fmt.Sprint("s", i),
+				map[string]string{"app": "web", fmt.Sprint("k", i): "x"})))
 	}
 	must[any](nil, services.Informer().GetIndexer().Add(service("shop", "web", map[string]string{"app": "web"})))
 	look := func(namespace string) time.Duration {
@@ -66,7 +68,8 @@ func TestSelectorsOfOthersCostNothing(t *testing.T) {
 	}
 	var expressions []metav1.LabelSelectorRequirement
 	for i := range 8000 {
-		expressions = append(expressions, metav1.LabelSelectorRequirement{Key: fmt.Sprint("k", i), Operator: metav1.LabelSelectorOpIn, Values: []string{"x"}})
+		expressions = append(expressions,
+			metav1.LabelSelectorRequirement{Key: fmt.Sprint("k", i), Operator: metav1.LabelSelectorOpIn, Values: []string{"x"}})
 	}
 	for i := range 3 {
 		b := budget("evil", "b", &metav1.LabelSelector{MatchExpressions: append(expressions, metav1.LabelSelectorRequirement{
@@ -85,7 +88,8 @@ func TestIndexesAreLeftForOthers(t *testing.T) {
 	pods := must(PodsByLabels(NewFactory(fake.NewClientset(), 0)))
 	for i := range podsWorthAnIndex {
 		for _, namespace := range []string{"evil", "shop"} {
-			must[any](nil, pods.Informer().GetIndexer().Add(labeledPod(namespace, fmt.Sprint("p", i), map[string]string{"app": fmt.Sprint("a", i)})))
+			must[any](nil,
+				pods.Informer().GetIndexer().Add(labeledPod(namespace, fmt.Sprint("p", i), map[string]string{"app": fmt.Sprint("a", i)})))
 		}
 	}
 	for i := range 2 * mostPodIndexes {
@@ -106,8 +110,9 @@ func TestIndexesAreLeftForOthers(t *testing.T) {
 func TestSelectorsOfOwnersCostLittle(t *testing.T) {
 	var all []*appsv1.ReplicaSet
 	for i := range 100 {
-		all = append(all, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i)}, Spec: appsv1.ReplicaSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: manyLabels(i)}}})
+		all = append(all,
+			&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i)}, Spec: appsv1.ReplicaSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: manyLabels(i)}}})
 	}
 	all = append(all, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.ReplicaSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}})

@@ -51,8 +51,9 @@ type all struct {
 	custom      *listwatch.Custom             // the kinds that are not built in; nil for none
 	compactPods atomic.Pointer[cache.Indexer] // what the cache of pods stores; nil if it stores them as they are
 	fallback    sync.Once                     // logs that there is no client
-	named       sync.Map                      // by resource, of all selectors: metrics distinguish informers by nothing else
-	labels      selectors.LabelIndexes        // of pods
+	// by resource, of all selectors: metrics distinguish informers by nothing else
+	named  sync.Map
+	labels selectors.LabelIndexes // of pods
 
 	mu        sync.Mutex
 	factories map[which]informers.SharedInformerFactory
@@ -80,7 +81,8 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 	project := projection.ManagedFields
 	if own, ok := client.(*listwatch.Client); ok {
 		a.client, a.fixed = own, own.Projection() != nil
-		project = func(o any) (any, error) { return own.Projection().Transform(o) } // it is made when the factory starts
+		// it is made when the factory starts
+		project = func(o any) (any, error) { return own.Projection().Transform(o) }
 	}
 	a.build = func(selector string) informers.SharedInformerFactory {
 		all := append(slices.Clone(options), informers.WithTransform(panics.TransformFunc(podcache.Transform(project))),
@@ -129,7 +131,8 @@ func (f *Factory) AddScheme(
 }
 
 // kindOf returns the kind of an object, and its resource.
-func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, resource schema.GroupVersionResource, err error) {
+func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	err error) {
 	kinds, _, err := scheme.Scheme.ObjectKinds(example)
 	if err != nil && f.all.custom != nil {
 		kinds, _, err = f.all.custom.Scheme.ObjectKinds(example)
@@ -143,7 +146,8 @@ func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, 
 
 // ask notes which fields are read of a kind. It fails if who asks may not cache it, if there are no such fields, or
 // if it is too late.
-func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersionResource, reads projection.Fields) error {
+func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	reads projection.Fields) error {
 	if f.may != nil {
 		if err := f.may(resource.GroupResource()); err != nil {
 			return fmt.Errorf("cache of %s: %w", resource.Resource, err)
@@ -159,7 +163,8 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.started && a.client != nil && !a.fixed {
-		return fmt.Errorf("cache of %s: asked for after the caches were started, which know by then what to keep", resource.Resource)
+		return fmt.Errorf("cache of %s: asked for after the caches were started, which know by then what to keep",
+			resource.Resource)
 	}
 	a.fields = append(a.fields, reads)
 	return nil
@@ -167,7 +172,8 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 
 // note remembers a cache, for [CacheStatuses], and returns it with its informer as all use it: a panic of what they
 // give it ends at one object, and it is not synced while its API is missing.
-func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersionResource, made cache.SharedIndexInformer) cached {
+func (f *Factory) note(kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	made cache.SharedIndexInformer) cached {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()

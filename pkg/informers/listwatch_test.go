@@ -101,7 +101,8 @@ func (s awayUntil) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	switch q := r.URL.Query(); {
 	case q.Get("sendInitialEvents") != "":
-		return answer(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+		return answer(http.StatusUnprocessableEntity,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 	case q.Get("watch") != "":
 		<-r.Context().Done()
 		return nil, r.Context().Err()

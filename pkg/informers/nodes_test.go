@@ -29,7 +29,8 @@ func TestNodesAndEndingPods(t *testing.T) {
 		phase      corev1.PodPhase
 		deleted    bool
 	}{
-		{"a", "n1", "Running", false}, {"b", "n1", "Failed", false}, {"c", "gone", "Succeeded", true}, {"d", "", "Pending", true}, {"e", "", "", false},
+		{"a", "n1", "Running", false}, {"b", "n1", "Failed", false}, {"c", "gone", "Succeeded", true}, {"d", "", "Pending", true},
+		{"e", "", "", false},
 	} {
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: p.name}, Spec: corev1.PodSpec{NodeName: p.node}}
 		o.Status.Phase = p.phase

@@ -33,7 +33,8 @@ func (o Owners[T]) Enqueues(before, after plan.Object) (keys []plan.Key) {
 	if metav1.GetControllerOfNoCopy(after) != nil {
 		return o.Of(after, keys)
 	}
-	if before != nil && metav1.GetControllerOfNoCopy(before) == nil && maps.Equal(before.GetLabels(), after.GetLabels()) {
+	if before != nil && metav1.GetControllerOfNoCopy(before) == nil &&
+		maps.Equal(before.GetLabels(), after.GetLabels()) {
 		return keys
 	}
 	return append(keys, o.adopters(after)...)

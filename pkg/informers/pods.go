@@ -120,11 +120,12 @@ func podInformer(f *Factory, reads ...PodFields) (cached, error) {
 	if client == nil || f.selector != "" {
 		return f.informer(kind, resource, &corev1.Pod{}), nil
 	}
-	informer := f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		made, stored := podcache.NewInformer(client, f.identity(resource), resync)
-		f.all.compactPods.Store(&stored)
-		return made
-	})
+	informer := f.InformerFor(&corev1.Pod{},
+		func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			made, stored := podcache.NewInformer(client, f.identity(resource), resync)
+			f.all.compactPods.Store(&stored)
+			return made
+		})
 	return f.note(kind, resource, informer), nil
 }
 
@@ -148,7 +149,8 @@ func PodsByClaim(f *Factory, reads ...PodFields) (ClaimPodCache, error) {
 }
 
 // IndexedPods returns the same cache of pods as [Pods], with an index of the caller's choice, see [IndexedObjects].
-func IndexedPods(f *Factory, name string, values func(*corev1.Pod) []string, reads ...PodFields) (IndexedStore[*corev1.Pod], error) {
+func IndexedPods(f *Factory, name string, values func(*corev1.Pod) []string,
+	reads ...PodFields) (IndexedStore[*corev1.Pod], error) {
 	s, err := podStore(f, indexOf(name, values), reads)
 	return IndexedStore[*corev1.Pod]{s, name}, err
 }
@@ -242,7 +244,8 @@ func (c LabeledPodCache) Selected(namespace string, selector map[string]string) 
 }
 
 // SelectedAmong returns those pods of [LabeledPodCache.Selected] that have one of the names, whatever others there are.
-func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]string, names iter.Seq[string]) (pods []*corev1.Pod) {
+func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]string,
+	names iter.Seq[string]) (pods []*corev1.Pod) {
 	for name := range names {
 		if p := c.Get(namespace, name); p != nil && selectors.HasPairs(p.Labels, selector) {
 			pods = append(pods, p)
@@ -253,7 +256,8 @@ func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]str
 
 // SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many
 // pods were looked at to find them. It fails for a selector that no server accepts.
-func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) (pods []*corev1.Pod, looked int, err error) {
+func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) (pods []*corev1.Pod, looked int,
+	err error) {
 	s, err := selectors.Split(by)
 	if err != nil {
 		return nil, 0, err

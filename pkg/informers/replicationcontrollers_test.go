@@ -38,7 +38,8 @@ func TestRC3RC18ReplicationControllers(t *testing.T) {
 	if diff := cmp.Diff(whole, all.Get("shop", "classic")); diff != "" {
 		t.Errorf("the cache has another (-want +got):\n%s", diff)
 	}
-	if all.Get("shop", "x") != nil || all.Get("bank", "classic") != nil || names(all.In("bank")) != "" || names(all.In("shop")) != "classic" {
+	if all.Get("shop", "x") != nil || all.Get("bank", "classic") != nil || names(all.In("bank")) != "" ||
+		names(all.In("shop")) != "classic" {
 		t.Errorf("in shop: %s", names(all.In("shop")))
 	}
 	later := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: "new"}}

@@ -26,5 +26,6 @@ func Services(f *Factory, paths ...string) (ServiceCache, error) {
 // match no pod (EP-6), those with an empty one match every pod. The cost grows with the number of services found and of
 // different sets of keys that selectors have, not with the number of services.
 func (c ServiceCache) Selecting(namespace string, labels map[string]string) []*corev1.Service {
-	return slices.DeleteFunc(c.selecting(namespace, labels), func(s *corev1.Service) bool { return !selectors.HasPairs(labels, s.Spec.Selector) })
+	return slices.DeleteFunc(c.selecting(namespace, labels),
+		func(s *corev1.Service) bool { return !selectors.HasPairs(labels, s.Spec.Selector) })
 }

@@ -58,7 +58,8 @@ func TestSelectorsAndLabels(t *testing.T) {
 				must[any](nil, services.Informer().GetIndexer().Add(service(namespace.Draw(t, "ns"), name.Draw(t, "name"), selector)))
 			},
 			"put a pod": func(t *rapid.T) {
-				must[any](nil, pods.Informer().GetIndexer().Add(labeledPod(namespace.Draw(t, "ns"), name.Draw(t, "name"), pairs.Draw(t, "labels"))))
+				must[any](nil,
+					pods.Informer().GetIndexer().Add(labeledPod(namespace.Draw(t, "ns"), name.Draw(t, "name"), pairs.Draw(t, "labels"))))
 			},
 			"remove": func(t *rapid.T) {
 				ns, n := namespace.Draw(t, "ns"), name.Draw(t, "name")
@@ -131,7 +132,9 @@ func BenchmarkSelecting(b *testing.B) {
 		b.Run(fmt.Sprint(n, "-services"), func(b *testing.B) {
 			c := must(Services(NewFactory(fake.NewClientset(), 0)))
 			for i := range n {
-				must[any](nil, c.Informer().GetIndexer().Add(service("shop", fmt.Sprint("s", i), map[string]string{"a": "common", "app": fmt.Sprint("s", i)})))
+				must[any](nil,
+					c.Informer().GetIndexer().Add(service("shop", fmt.Sprint("s", i),
+						map[string]string{"a": "common", "app": fmt.Sprint("s", i)})))
 			}
 			labels := map[string]string{"a": "common", "app": "s7", "pod-template-hash": "x", "version": "v1"}
 			b.ReportAllocs()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What a leader says in annotations goes with its renewals: there is no request more. It stays when the leader ends, and when another process leads. A
-// standby says nothing, and annotations of others stay.
+// What a leader says in annotations goes with its renewals: there is no request more. It stays when the leader ends, and when another
+// process leads. A standby says nothing, and annotations of others stay.
 func TestAnnotations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &server{}

@@ -50,8 +50,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A machine that was suspended for longer than a lease begins a new term, though nobody has taken the lease meanwhile: its monotonic clock stood still,
-// and so did its caches.
+// A machine that was suspended for longer than a lease begins a new term, though nobody has taken the lease meanwhile: its monotonic
+// clock stood still, and so did its caches.
 func TestResumedMachine(t *testing.T) {
 	for name, slept := range map[string]time.Duration{"for 16s": 16 * time.Second, "for an hour": time.Hour} {
 		for _, onLoss := range []OnLoss{Exit, Standby} {

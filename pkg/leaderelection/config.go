@@ -24,7 +24,8 @@ const (
 
 // Config says which lease is held, and how.
 type Config struct {
-	LeaseDuration time.Duration // after the last renewal that another process has seen, it may take the lease; written in whole seconds
+	// after the last renewal that another process has seen, it may take the lease; written in whole seconds
+	LeaseDuration time.Duration
 	RenewDeadline time.Duration // after the last renewal that succeeded, the lease counts as lost
 	RetryPeriod   time.Duration // between attempts to take or to renew the lease
 	ResourceLock  string        // must be "leases"
@@ -96,7 +97,8 @@ func (c Config) Validate() []error {
 			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
 	}
 	if c.ResourceLock != resourcelock.LeasesResourceLock {
-		bad("--leader-elect-resource-lock=%q: resourceLock value must be %q", c.ResourceLock, resourcelock.LeasesResourceLock)
+		bad("--leader-elect-resource-lock=%q: resourceLock value must be %q", c.ResourceLock,
+			resourcelock.LeasesResourceLock)
 	}
 	if c.Name == "" {
 		bad("--leader-elect-resource-name must not be empty")

@@ -214,7 +214,8 @@ func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) 
 	var outcome error
 	if ctx.Err() == nil {
 		outcome = ErrLost
-		klog.FromContext(ctx).Info("Lost the leader lease, stopping all work", "lock", e.lockName(), "reason", t.reason())
+		klog.FromContext(ctx).Info("Lost the leader lease, stopping all work", "lock", e.lockName(), "reason",
+			t.reason())
 		cancel(ErrLost)
 	}
 	timeout := time.NewTimer(e.config.shutdownTimeout())

@@ -131,7 +131,8 @@ func TestLossLE14(t *testing.T) {
 				}
 				p.mu.Unlock()
 				p.wire.cut(nil, nil)
-				if err := p.returned(t, 2*time.Second); !errors.Is(err, ErrLost) || !strings.HasPrefix(err.Error(), "leaderelection lost/stopped") {
+				if err := p.returned(t, 2*time.Second); !errors.Is(err, ErrLost) ||
+					!strings.HasPrefix(err.Error(), "leaderelection lost/stopped") {
 					t.Errorf("CLI-61: Run returned %v", err)
 				}
 				close(release)

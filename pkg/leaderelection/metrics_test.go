@@ -17,7 +17,8 @@ func leads(t *testing.T) float64 {
 	}
 	for _, f := range families {
 		for _, series := range f.GetMetric() {
-			if l := series.GetLabel(); f.GetName() == "leader_election_master_status" && l[0].GetName() == "name" && l[0].GetValue() == Defaults().Name {
+			if l := series.GetLabel(); f.GetName() == "leader_election_master_status" && l[0].GetName() == "name" &&
+				l[0].GetValue() == Defaults().Name {
 				return series.GetGauge().GetValue()
 			}
 		}

@@ -33,7 +33,8 @@ func (e *Elector) leaseFreed(ctx context.Context) <-chan []byte {
 		for ctx.Err() == nil {
 			w, err := e.watchLease(ctx)
 			if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) {
-				klog.FromContext(ctx).V(2).Info("Does not watch the lease, tries it periodically", "lock", e.lockName(), "err", err.Error())
+				klog.FromContext(ctx).V(2).Info("Does not watch the lease, tries it periodically", "lock", e.lockName(),
+					"err", err.Error())
 				return
 			}
 			if err == nil {

@@ -35,12 +35,14 @@ func (l leaseVersions) Get(ctx context.Context, name string, o metav1.GetOptions
 }
 
 // Create implements coordinationv1client.LeaseInterface.
-func (l leaseVersions) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (l leaseVersions) Create(ctx context.Context, lease *coordinationv1.Lease,
+	o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return l.elector.noted(l.LeaseInterface.Create(ctx, l.elector.annotated(lease), o))
 }
 
 // Update implements coordinationv1client.LeaseInterface.
-func (l leaseVersions) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (l leaseVersions) Update(ctx context.Context, lease *coordinationv1.Lease,
+	o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	return l.elector.noted(l.LeaseInterface.Update(ctx, l.elector.annotated(lease), o))
 }
 
@@ -60,7 +62,8 @@ func (e *Elector) noted(lease *coordinationv1.Lease, err error) (*coordinationv1
 	e.metadata.ManagedFields = nil
 	e.mu.Unlock()
 	if incomparable == nil && order < 0 && e.rolledBack != nil {
-		e.rolledBack(fmt.Errorf("the lease %s was at version %s and is at %s now", e.lockName(), before, lease.ResourceVersion))
+		e.rolledBack(fmt.Errorf("the lease %s was at version %s and is at %s now", e.lockName(), before,
+			lease.ResourceVersion))
 	}
 	return lease, nil
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A lease that is read in an earlier version than before is told of, by a leader and by a standby; one that was deleted and made anew is not.
+// A lease that is read in an earlier version than before is told of, by a leader and by a standby; one that was deleted and made anew
+// is not.
 func TestRollbacksOfTheLeaseAreNoticed(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -43,7 +44,8 @@ func TestRollbacksOfTheLeaseAreNoticed(t *testing.T) {
 				time.Sleep(time.Minute)
 				for i := range told {
 					text := told[i].Load()
-					if (text != nil) != c.back || text != nil && !strings.Contains(*text, "the lease kube-system/kube-controller-manager was at version 1") {
+					if (text != nil) != c.back ||
+						text != nil && !strings.Contains(*text, "the lease kube-system/kube-controller-manager was at version 1") {
 						t.Errorf("process %d was told %v", i, text)
 					}
 				}

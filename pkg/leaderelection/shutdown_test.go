@@ -35,7 +35,8 @@ func TestReleaseOnlyAfterWorkEndedLE16LE17(t *testing.T) {
 		released := s.get()
 		if a.Held() || *released.Spec.HolderIdentity != "" || *released.Spec.LeaseDurationSeconds != 1 ||
 			*released.Spec.LeaseTransitions != *before.Spec.LeaseTransitions ||
-			!released.Spec.AcquireTime.Time.Equal(released.Spec.RenewTime.Time) || !released.Spec.AcquireTime.After(before.Spec.AcquireTime.Time) {
+			!released.Spec.AcquireTime.Time.Equal(released.Spec.RenewTime.Time) ||
+			!released.Spec.AcquireTime.After(before.Spec.AcquireTime.Time) {
 			t.Errorf("LE-16: released lease %v", released.Spec)
 		}
 		log := a.wire.log()
@@ -149,8 +150,8 @@ func TestLossDuringShutdown(t *testing.T) {
 	})
 }
 
-// The API server does not answer for longer than the lease lasts, another process takes the lease, and this one is told to end: the lease stays
-// with the other one.
+// The API server does not answer for longer than the lease lasts, another process takes the lease, and this one is told to end: the
+// lease stays with the other one.
 func TestMEND35AnotherHolderIsNotReleased(t *testing.T) {
 	for _, onLoss := range []OnLoss{Exit, Standby} {
 		bubble(t, func(t *testing.T) {

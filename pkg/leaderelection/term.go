@@ -102,7 +102,8 @@ func (t *term) left(sent, seen time.Duration) time.Duration {
 func (t *term) awake(now instant) bool {
 	if r := t.holding.Load(); r != nil {
 		if slept := now.asleep(r.sent); slept > t.config.LeaseDuration {
-			t.lose(fmt.Sprintf("the machine was suspended, or its clock was set forward, by %s", slept.Round(time.Second)))
+			t.lose(fmt.Sprintf("the machine was suspended, or its clock was set forward, by %s",
+				slept.Round(time.Second)))
 		}
 	}
 	return !t.isOver()

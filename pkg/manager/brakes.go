@@ -63,8 +63,8 @@ func newBrakeSet(budget brake.Budget, b *identity.Builder, component string) *br
 	return &brakeSet{budget: budget, component: component, root: b.Root}
 }
 
-// Follow has an annotation of a lease release the brakes, and another one say what they hold, so that the next leader knows. The lease has
-// their events. It must be called before the lease is competed for.
+// Follow has an annotation of a lease release the brakes, and another one say what they hold, so that the next
+// leader knows. The lease has their events. It must be called before the lease is competed for.
 func (s *brakeSet) Follow(l annotatedLease) {
 	s.lease = l
 	l.Annotate(s.annotate)
@@ -77,8 +77,8 @@ func (s *brakeSet) Add(name, alias string) *brake.Brake {
 	return b
 }
 
-// Begin has the brakes know what the previous leader has held, and what is released. It is called when this process has begun to lead, before
-// the controllers run.
+// Begin has the brakes know what the previous leader has held, and what is released. It is called when this process
+// has begun to lead, before the controllers run.
 func (s *brakeSet) Begin() {
 	if s.lease == nil {
 		return
@@ -90,7 +90,8 @@ func (s *brakeSet) Begin() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.released, s.expired, s.reported, s.reportedExpired = brakeRelease{}, brakeRelease{}, brakeRelease{}, brakeRelease{}
+	s.released, s.expired, s.reported, s.reportedExpired = brakeRelease{}, brakeRelease{}, brakeRelease{},
+		brakeRelease{}
 	s.obey(now, annotations)
 }
 
@@ -161,7 +162,10 @@ func (s *brakeSet) look(ctx context.Context, recorder record.EventRecorder) {
 	record := func(string, string, string, ...any) {}
 	if s.lease != nil {
 		lease := &coordinationv1.Lease{ObjectMeta: s.lease.Metadata()}
-		record = func(kind, reason, text string, values ...any) { recorder.Eventf(lease, kind, reason, text, values...) }
+		record = func(kind, reason, text string, values ...any) {
+			recorder.Eventf(lease, kind, reason, text,
+				values...)
+		}
 		s.reportReleases(logger, now, lease.Annotations, record)
 	}
 	for _, m := range s.all {
@@ -169,7 +173,8 @@ func (s *brakeSet) look(ctx context.Context, recorder record.EventRecorder) {
 		for _, h := range held {
 			logger.Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
 			record(corev1.EventTypeWarning, "BrakeHolds",
-				"%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why, releaseAnnotation, m.name)
+				"%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why,
+				releaseAnnotation, m.name)
 		}
 		for _, r := range ended {
 			logger.Info("A brake is released", "controller", m.name, "what", r.What, "why", r.Cause)
@@ -202,7 +207,8 @@ func (s *brakeSet) reportReleases(
 	case r.Of != reported.Of:
 		until := r.Since.Add(releasedFor).UTC().Format(time.RFC3339)
 		logger.Info("Brakes are released", "annotation", r.Of, "until", until)
-		record(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s",
+		record(corev1.EventTypeWarning, "BrakesReleased",
+			"The annotation %s=%s of this lease releases brakes until %s%s",
 			releaseAnnotation, r.Of, until, s.unknown(r))
 	}
 }

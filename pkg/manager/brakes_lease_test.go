@@ -43,7 +43,8 @@ func (a *leasedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	a.events = append(a.events, e)
 	body, err := json.Marshal(e)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
 // Metadata implements annotatedLease.
@@ -117,11 +118,13 @@ func (a *leasedAPI) told() string {
 	return strings.Join(all, "\n")
 }
 
-// lead runs the test with two brakes of a process that leads. At its end, all that is held is let go before the last renewal, as controllers do.
+// lead runs the test with two brakes of a process that leads. At its end, all that is held is let go before the last renewal, as
+// controllers do.
 func (a *leasedAPI) lead(t *testing.T, elects bool, test func(garbage, pods *brake.Brake)) {
 	t.Helper()
 	s := &brakeSet{component: "test", root: func() (kubernetes.Interface, error) {
-		return kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+		return kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a,
+			ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	}}
 	garbage, pods := s.Add("garbage-collector-controller", "garbagecollector"), s.Add("pod-garbage-collector-controller", "podgc")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +170,8 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 			t.Errorf("told: %q", told)
 		}
 		for annotation, released := range map[string]bool{
-			"": false, "nobody": false, "podgc": false, "garbagecollector": true, "podgc, garbage-collector-controller": true, "*": true, ",": false,
+			"": false, "nobody": false, "podgc": false, "garbagecollector": true, "podgc, garbage-collector-controller": true, "*": true,
+			",": false,
 		} {
 			a.annotate(annotation)
 			time.Sleep(15 * time.Second)
@@ -180,7 +184,9 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 		a.told()
 		a.annotate("garbagecollector, nobody")
 		time.Sleep(15 * time.Second)
-		if told := a.told(); !strings.HasPrefix(told, "Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of this lease releases brakes until ") ||
+		if told := a.told(); !strings.HasPrefix(told,
+			"Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of this "+
+				"lease releases brakes until ") ||
 			!strings.HasSuffix(told, ". There is no controller nobody.") {
 			t.Errorf("told: %q", told)
 		}
@@ -191,7 +197,9 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 		}
 		a.annotate("")
 		time.Sleep(15 * time.Second)
-		if told := a.told(); garbage.Released() || told != "Normal BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of this lease is gone." {
+		if told := a.told(); garbage.Released() ||
+			told != "Normal BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of "+
+				"this lease is gone." {
 			t.Errorf("still released: %t, told: %q", garbage.Released(), told)
 		}
 	})
@@ -216,7 +224,8 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 				t.Error("the next leader does not obey from the beginning")
 			}
 			time.Sleep(15 * time.Second)
-			want := "Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease releases brakes until " + until
+			want := "Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease releases " +
+				"brakes until " + until
 			if told := a.told(); until == "" || told != want {
 				t.Errorf("told: %q, want %q", told, want)
 			}
@@ -225,7 +234,8 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 				t.Errorf("released %t after an hour, annotations: %q %q",
 					pods.Released(), a.said(releaseAnnotation), a.said(brakesAnnotation))
 			}
-			want = "Warning BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease has been there for an hour. It has no effect any more, and is removed."
+			want = "Warning BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease has been " +
+				"there for an hour. It has no effect any more, and is removed."
 			if told := a.told(); told != want {
 				t.Errorf("told: %q", told)
 			}

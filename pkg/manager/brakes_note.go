@@ -91,5 +91,6 @@ func (r brakeRelease) list() (names []string) {
 
 // names reports whether a release is of a controller.
 func (r brakeRelease) names(m brakeMember) bool {
-	return slices.ContainsFunc(r.list(), func(name string) bool { return name == "*" || name == m.name || name != "" && name == m.alias })
+	return slices.ContainsFunc(r.list(),
+		func(name string) bool { return name == "*" || name == m.name || name != "" && name == m.alias })
 }

@@ -49,7 +49,8 @@ func (s *leasing) RoundTrip(r *http.Request) (*http.Response, error) {
 		status, answer = http.StatusOK, s.lease
 	}
 	body, err := json.Marshal(answer)
-	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(body)), Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, err
+	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}}, err
 }
 
 // said returns an annotation of the lease.
@@ -72,7 +73,9 @@ func TestTheNextLeaderKnowsWhatABrakeHeld(t *testing.T) {
 				return worker, nil
 			}})
 			o.LeaderElect, o.ContentType = true, "application/json"
-			if err := run(ctx, &rest.Config{Host: "http://api", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, o); err != nil {
+			if err := run(ctx,
+				&rest.Config{Host: "http://api", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+				o); err != nil {
 				t.Error(err)
 			}
 		}

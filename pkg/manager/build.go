@@ -41,10 +41,11 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 		}
 	}()
 	m.builder = identity.NewBuilder(config, identity.Options{
-		Component: o.Component, ContentType: o.ContentType, RateLimited: o.QPS > 0, QPS: o.QPS, Burst: o.Burst, ServiceAccounts: o.ServiceAccounts,
-		MayWrite:    func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
-		BeforeWrite: func(ctx context.Context) error { return m.continuous(ctx) },
-		Clock:       m.clock,
+		Component: o.Component, ContentType: o.ContentType, RateLimited: o.QPS > 0, QPS: o.QPS, Burst: o.Burst,
+		ServiceAccounts: o.ServiceAccounts,
+		MayWrite:        func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
+		BeforeWrite:     func(ctx context.Context) error { return m.continuous(ctx) },
+		Clock:           m.clock,
 	})
 	for _, build := range []func() error{
 		m.buildInformers, m.buildMetadata, func() error { return m.buildLeadership(ctx) }, m.buildShared,
@@ -105,10 +106,11 @@ func (m *instance) buildInformers() error {
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
 	if m.Scheme != nil {
-		m.informers.AddScheme(m.Scheme, func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			found, err := m.mapper.Mapping(ctx, kind)
-			return found.GroupVersionResource(), err
-		})
+		m.informers.AddScheme(m.Scheme,
+			func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+				found, err := m.mapper.Mapping(ctx, kind)
+				return found.GroupVersionResource(), err
+			})
 	}
 	m.closers = append(m.closers, m.informers.Shutdown)
 	return nil
@@ -190,7 +192,8 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), events.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
+	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), events.CoreV1(),
+		cmp.Or(entry.EventSource, entry.Account), 3)
 	m.closers = append(m.closers, closeRecorder)
 	access := reconcile.Access{Client: own.Client(), Events: recorder}
 	if entry.Rights != nil {

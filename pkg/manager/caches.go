@@ -78,7 +78,8 @@ func (c *caches) States() (all []CacheState) {
 	}
 	for _, s := range c.metadataOnly() {
 		all = append(all, CacheState{
-			Resource: s.Resource.GroupResource().String(), LastActivity: s.LastActivity, Count: func() int { return s.Objects },
+			Resource: s.Resource.GroupResource().String(), LastActivity: s.LastActivity,
+			Count: func() int { return s.Objects },
 		})
 	}
 	return all

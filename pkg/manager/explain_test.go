@@ -50,7 +50,8 @@ func TestExplain(t *testing.T) {
 		},
 	}
 	m.noteOff(Controller{Name: "job-controller", Alias: "job"}, "--controllers leaves it off")
-	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"}, "it is off by default, and --controllers does not name it")
+	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"},
+		"it is off by default, and --controllers does not name it")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	services.Put(plan.Key{Namespace: "ns", Name: "web"}, explain.Record{
 		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: explain.Seconds(1500 * time.Millisecond), Waiting: "Pod"})
@@ -72,7 +73,8 @@ func TestExplain(t *testing.T) {
 			`"time":"2026-01-02T03:04:05Z","why":"no orphans","wrote":0,"retries":0,"nextReconcileSeconds":0}`},
 		{"/debug/explain/endpoint", `{"controller":"endpoints-controller","alias":"endpoint","kinds":["Service","Endpoints"],` +
 			`"running":false,"queued":0,"failing":0,"reportsDebounced":0,"failingOrWaiting":1,"keys":[` + web + `]}`},
-		{"/debug/explain/hand-written", `{"controller":"hand-written","running":false,"queued":0,"failing":0,"reportsDebounced":0,"failingOrWaiting":0,"keys":[]}`},
+		{"/debug/explain/hand-written",
+			`{"controller":"hand-written","running":false,"queued":0,"failing":0,"reportsDebounced":0,"failingOrWaiting":0,"keys":[]}`},
 	} {
 		code, body := asked(t, h, http.MethodGet, c.path)
 		var flat strings.Builder
@@ -84,7 +86,8 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/debug/explain/nobody/ns/web", "/debug/explain/endpoint/ns/unknown", "/debug/explain/endpoint/ns/web/more", "/debug/explain/hand-written/ns/web",
+		"/debug/explain/nobody/ns/web", "/debug/explain/endpoint/ns/unknown", "/debug/explain/endpoint/ns/web/more",
+		"/debug/explain/hand-written/ns/web",
 	} {
 		if code, body := asked(t, h, http.MethodGet, path); code != http.StatusNotFound || strings.Count(body, "\n") != 1 {
 			t.Errorf("%s: %d %q", path, code, body)
@@ -138,7 +141,8 @@ func TestExplainInTheDocumentation(t *testing.T) {
 			Error: "create Pod web-5d8f-*: exceeded quota: pods", Next: explain.Seconds(time.Second << i)}
 		missing := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-5d8f-"}}
 		rec.Planned([]plan.Step{plan.Create{Object: missing}})
-		rec.Did(plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: missing, Name: "web-5d8f-*", Err: errors.New("exceeded quota: pods")}}})
+		rec.Did(plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: missing, Name: "web-5d8f-*",
+			Err: errors.New("exceeded quota: pods")}}})
 		sets.Put(key, rec)
 	}
 	m := &instance{runners: []*named{{Controller: Controller{Name: "replicaset-controller", Alias: "replicaset"}, Runner: parts{sets}}}}

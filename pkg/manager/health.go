@@ -72,13 +72,15 @@ func (m *instance) Readyz() []Check {
 		{Name: "started", Err: m.notStarted},
 	}
 	if m.LeaderElect {
-		checks = append(checks, Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
+		checks = append(checks,
+			Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
 	}
 	for _, r := range m.runners {
 		if r.running.Load() {
 			checks = append(checks, Check{Name: r.Name + "-rights", Err: r.refusals.Any})
 			if l, ok := r.Runner.(lister); ok {
-				checks = append(checks, Check{Name: r.Name + "-lists", Advisory: true, Err: func() error { return unlisted(l) }})
+				checks = append(checks,
+					Check{Name: r.Name + "-lists", Advisory: true, Err: func() error { return unlisted(l) }})
 			}
 		}
 	}

@@ -45,7 +45,8 @@ func want(t *testing.T, when string, checks []Check, want ...string) {
 		if err := c.Err(); err != nil {
 			line += ": " + err.Error()
 		}
-		if i < len(want) && strings.Contains(want[i], ": ") && strings.HasPrefix(line, want[i][:strings.Index(want[i], ": ")]) && strings.Contains(line, want[i][strings.Index(want[i], ": ")+2:]) {
+		if i < len(want) && strings.Contains(want[i], ": ") && strings.HasPrefix(line, want[i][:strings.Index(want[i], ": ")]) &&
+			strings.Contains(line, want[i][strings.Index(want[i], ": ")+2:]) {
 			line = want[i]
 		}
 		got = append(got, line)
@@ -84,7 +85,8 @@ func TestControllersAreAlive(t *testing.T) {
 	*status = reconcile.Status{}
 	want(t, "recovered", m.Livez(), "leaderElection", "a-controller-workers", "a-controller-queue")
 	broken = errors.New("failed election to renew leadership on lease x")
-	want(t, "LE-18", m.Livez(), "leaderElection: failed election to renew leadership on lease x", "a-controller-workers", "a-controller-queue")
+	want(t, "LE-18", m.Livez(), "leaderElection: failed election to renew leadership on lease x", "a-controller-workers",
+		"a-controller-queue")
 	want(t, "LE-18", m.Healthz(), "leaderElection: failed election", "a-controller", "hand-written")
 	broken = nil
 	want(t, "renewed", m.Healthz(), "leaderElection", "a-controller", "hand-written")
@@ -131,7 +133,8 @@ func (s podServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	text := func(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
 	switch q := r.URL.Query(); {
 	case q.Get("sendInitialEvents") != "":
-		return answer(http.StatusUnprocessableEntity, text(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
+		return answer(http.StatusUnprocessableEntity,
+			text(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
 	case q.Get("watch") != "":
 		read, write := io.Pipe()
 		context.AfterFunc(r.Context(), func() { _ = write.Close() })
@@ -173,9 +176,11 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 		m.caches.SetStarted(f)
 		time.Sleep(24 * time.Hour)
 		want(t, "not filled for a day", m.Livez(), "watch-pods")
-		want(t, "not filled for a day", m.Readyz(), "shutdown", "started", "cache-pods: not been filled", "watch-pods: nothing has come for 24h")
+		want(t, "not filled for a day", m.Readyz(), "shutdown", "started", "cache-pods: not been filled",
+			"watch-pods: nothing has come for 24h")
 		close(gate)
-		if _, err := io.WriteString(<-watches, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"}}}`); err != nil {
+		if _, err := io.WriteString(<-watches,
+			`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"}}}`); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

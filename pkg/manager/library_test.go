@@ -18,10 +18,11 @@ import (
 
 // reader is a controller that reads fields of pods.
 func reader(name string, caches []rbac.Resource, paths ...string) Controller {
-	return Controller{Name: name, Account: name, Rights: func() rbac.Rights { return rbac.Rights{Caches: caches} }, Init: func(c Context) (Runner, error) {
-		_, err := informers.Pods(c.Informers, informers.PodFields{Paths: paths})
-		return fakeWorker{make(chan struct{}), untilDone}, err
-	}}
+	return Controller{Name: name, Account: name, Rights: func() rbac.Rights { return rbac.Rights{Caches: caches} },
+		Init: func(c Context) (Runner, error) {
+			_, err := informers.Pods(c.Informers, informers.PodFields{Paths: paths})
+			return fakeWorker{make(chan struct{}), untilDone}, err
+		}}
 }
 
 // The cache keeps what any controller reads: none empties the fields of another one, and who names none reads all.
@@ -61,7 +62,8 @@ func TestAForgottenRightIsAnError(t *testing.T) {
 		controller Controller
 		want       string
 	}{
-		"no right":      {reader("toy", []rbac.Resource{{Name: "nodes"}, {Group: "example.com", Name: "pods"}}), "controller toy: cache of pods: the controller has no right to list and watch pods"},
+		"no right": {reader("toy", []rbac.Resource{{Name: "nodes"}, {Group: "example.com", Name: "pods"}}),
+			"controller toy: cache of pods: the controller has no right to list and watch pods"},
 		"no such field": {reader("toy", []rbac.Resource{{Name: "pods"}}, "status.faze"), "controller toy: cache of pods: "},
 	} {
 		if _, err := New(&rest.Config{Host: "http://api"}, options(c.controller)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -86,10 +88,11 @@ func TestWaitUntilRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &refusing{}
 		w := fakeWorker{make(chan struct{}), untilDone}
-		m, err := New(&rest.Config{Host: "http://api", Transport: server}, options(Controller{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
-			_, err := informers.Pods(c.Informers)
-			return w, err
-		}}))
+		m, err := New(&rest.Config{Host: "http://api", Transport: server},
+			options(Controller{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
+				_, err := informers.Pods(c.Informers)
+				return w, err
+			}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +101,8 @@ func TestWaitUntilRunning(t *testing.T) {
 		go func() { done <- m.Run(ctx) }()
 		short, end := context.WithTimeout(ctx, time.Minute)
 		defer end()
-		if err := m.WaitUntilRunning(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "cache-pods: the cache has not been filled yet") {
+		if err := m.WaitUntilRunning(short); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "cache-pods: the cache has not been filled yet") {
 			t.Errorf("without its rights: %v", err)
 		}
 		server.allows.Store(true)
@@ -120,10 +124,11 @@ func TestWaitUntilRunning(t *testing.T) {
 func TestWaitUntilRunningOfOneThatEnds(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	broken := fakeWorker{make(chan struct{}), func(context.Context) error { return errors.New("no file") }}
-	m, err := New(&rest.Config{Host: "http://api", Transport: &refusing{}}, options(entry("a", broken), Controller{Name: "b", Account: "b", Init: func(c Context) (Runner, error) {
-		_, err := informers.Pods(c.Informers) // which are never there
-		return fakeWorker{make(chan struct{}), untilDone}, err
-	}}))
+	m, err := New(&rest.Config{Host: "http://api", Transport: &refusing{}},
+		options(entry("a", broken), Controller{Name: "b", Account: "b", Init: func(c Context) (Runner, error) {
+			_, err := informers.Pods(c.Informers) // which are never there
+			return fakeWorker{make(chan struct{}), untilDone}, err
+		}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +147,8 @@ func TestControllersThatCannotRun(t *testing.T) {
 	_, err := New(&rest.Config{Host: "http://api"}, Options{ServiceAccounts: true, Controllers: []Controller{
 		good, good, {Init: good.Init}, {Name: "b"},
 	}})
-	for _, want := range []string{"controller 2 has no name", `two controllers have the name "a"`, "controller b has no Init", "controller a has no Account"} {
+	for _, want := range []string{"controller 2 has no name", `two controllers have the name "a"`, "controller b has no Init",
+		"controller a has no Account"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

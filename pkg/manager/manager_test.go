@@ -169,7 +169,8 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		{"unreachable", 0, "connection refused", "INFO Waiting for the API server to be healthy"},
 		{"silent", -1, "context deadline exceeded", "INFO Waiting for the API server to be healthy"},
 		{"not healthy", http.StatusInternalServerError, "waiting for the API server", "INFO Waiting for the API server to be healthy"},
-		{"does not know us", http.StatusUnauthorized, "provide credentials", "ERROR The API server does not know this process, waiting until it does"},
+		{"does not know us", http.StatusUnauthorized, "provide credentials",
+			"ERROR The API server does not know this process, waiting until it does"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -227,18 +228,21 @@ func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.Contains(r.URL.Path, "/leases"):
 		status = http.StatusUnauthorized
 		if s.allows.Load() {
-			status, body = http.StatusOK, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"},"spec":{"holderIdentity":"another","leaseDurationSeconds":3600}}`
+			status, body = http.StatusOK,
+				`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"},"spec":{"holderIdentity":"another","leaseDurationSeconds":3600}}`
 		}
 	case s.allows.Load() && r.URL.Query().Get("sendInitialEvents") != "":
 		status = http.StatusUnprocessableEntity
 	case s.allows.Load() && r.URL.Query().Get("watch") != "":
 		open, _ := io.Pipe()
 		context.AfterFunc(r.Context(), func() { _ = open.Close() })
-		return &http.Response{StatusCode: http.StatusOK, Body: open, Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+		return &http.Response{StatusCode: http.StatusOK, Body: open, Request: r, Header: http.Header{"Content-Type": {"application/json"}}},
+			nil
 	case s.allows.Load():
 		status, body = http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"}}`
 	}
-	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}}, nil
 }
 
 // TestWhatIsRefusedIsSaid: without its rights, or with an identity that is not valid, a process is not ready, and says why as an
@@ -261,10 +265,12 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
 		time.Sleep(5 * time.Second)
-		want(t, "at the beginning, when it may pass", m.Readyz(), "shutdown", "started", "lease", "cache-pods: not been filled", "watch-pods")
+		want(t, "at the beginning, when it may pass", m.Readyz(), "shutdown", "started", "lease", "cache-pods: not been filled",
+			"watch-pods")
 		time.Sleep(time.Hour)
 		want(t, "after an hour", m.Readyz(), "shutdown", "started",
-			"lease: the API server refuses to let this process get leases.coordination.k8s.io: 401 Unauthorized", "cache-pods: not been filled",
+			"lease: the API server refuses to let this process get leases.coordination.k8s.io: 401 Unauthorized",
+			"cache-pods: not been filled",
 			"watch-pods: the API server refuses to let this process list pods: 403 Forbidden")
 		for _, line := range []string{
 			`ERROR A cache cannot be kept up to date, the API server refuses it err=`, `ERROR Error retrieving lease lock err=`,
@@ -314,7 +320,8 @@ func TestSaysWhatIsLacking(t *testing.T) {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 			cancel()
-			m := &instance{Options: Options{LeaderElect: test.lease != "", Lacking: test.lacking, ShutdownTimeout: -1}, informers: informers.NewFactory(nil, 0), led: func() {}}
+			m := &instance{Options: Options{LeaderElect: test.lease != "", Lacking: test.lacking, ShutdownTimeout: -1},
+				informers: informers.NewFactory(nil, 0), led: func() {}}
 			m.brakes = newBrakeSet(brake.Budget{}, identity.NewBuilder(&rest.Config{}, identity.Options{}), "test")
 			m.shared.Tracker = freshness.NewTracker()
 			m.LeaderElection.Name = test.lease
@@ -354,12 +361,14 @@ func TestEnabled(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(&rest.Config{}, Options{FeatureGates: map[string]bool{"PodDeletionCosts": true}}); err == nil || !strings.Contains(err.Error(), "PodDeletionCosts") {
+	if _, err := New(&rest.Config{}, Options{FeatureGates: map[string]bool{"PodDeletionCosts": true}}); err == nil ||
+		!strings.Contains(err.Error(), "PodDeletionCosts") {
 		t.Errorf("a gate with a wrong name: %v", err)
 	}
 }
 
-// Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2, REG-61).
+// Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2,
+// REG-61).
 func TestOrderAndLogOfBuilding(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
 	var order []string
@@ -387,12 +396,14 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 		t.Errorf("built in the order %s", got)
 	}
 	text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
-	for _, want := range []string{`Warning: controller is disabled controller="off"`, `no key controller="unsigned" reason="see --key"`, `Warning: skipping controller controller="b" reason="no file"`} {
+	for _, want := range []string{`Warning: controller is disabled controller="off"`, `no key controller="unsigned" reason="see --key"`,
+		`Warning: skipping controller controller="b" reason="no file"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not logged: %s\n%s", want, text)
 		}
 	}
-	want := []OffState{{Name: "off", Reason: "not asked for"}, {Name: "b", Reason: "no file"}, {Name: "unsigned", Reason: "see --key"}, {Name: "far", Reason: "this build does not have it"}}
+	want := []OffState{{Name: "off", Reason: "not asked for"}, {Name: "b", Reason: "no file"}, {Name: "unsigned", Reason: "see --key"},
+		{Name: "far", Reason: "this build does not have it"}}
 	if got := m.OffStates(); !slices.Equal(got, want) {
 		t.Errorf("REG-101: %+v", got)
 	}

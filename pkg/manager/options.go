@@ -58,7 +58,8 @@ type Options struct {
 	// Brake says how many objects of others a controller may remove at once without further proof.
 	Brake brake.Budget
 
-	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22); zero: 12h, negative: never
+	// informers re-deliver everything once in [this, twice this) (CLI-22); zero: 12h, negative: never
+	MinResyncPeriod time.Duration
 	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
 	ShutdownTimeout time.Duration // longest wait for controllers to end (CLI-24); zero: 10s, negative: without limit
 

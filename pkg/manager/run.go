@@ -38,7 +38,8 @@ func (m *instance) startInformers(ctx context.Context) {
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
 func (m *instance) lead(ctx context.Context) error {
 	if len(m.Lacking) > 0 && (!m.LeaderElect || m.LeaderElection.Name == leaderelection.Defaults().Name) {
-		klog.FromContext(ctx).Error(nil, "This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs",
+		klog.FromContext(ctx).Error(nil,
+			"This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs",
 			"willNotWork", m.Lacking)
 	}
 	if m.ServiceAccounts {
@@ -63,7 +64,8 @@ func (m *instance) lead(ctx context.Context) error {
 			m.led()
 		}
 	})
-	if errors.Is(err, ErrShutdownTimeout) { // a controller that works on keeps the lease from others, and this process from another term
+	// a controller that works on keeps the lease from others, and this process from another term
+	if errors.Is(err, ErrShutdownTimeout) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrStuck, err)
 	}
 	return err

@@ -17,9 +17,10 @@ type ControllerState struct {
 	Name, Alias string
 	Running     bool
 	Queues      []reconcile.Status // none for a runner that does not report them
-	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
-	Held        []brake.Hold       // what its brake holds
-	Released    bool               // an operator has released its brake
+	// kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
+	Refused  int
+	Held     []brake.Hold // what its brake holds
+	Released bool         // an operator has released its brake
 }
 
 // OffState is a controller that does not run in this process, and why (REG-101).
@@ -47,7 +48,8 @@ func (m *instance) newExplain() http.Handler {
 					continue
 				}
 				all = append(all, explainhttp.Controller{
-					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(), Held: r.held(),
+					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(),
+					Held: r.held(),
 				})
 			}
 			return all
@@ -102,7 +104,8 @@ func (m *instance) Handlers() map[string]http.Handler {
 func (m *instance) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
 		all = append(all, ControllerState{
-			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(), Held: r.held(),
+			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(),
+			Held:     r.held(),
 			Released: r.running.Load() && r.brake.Released(),
 		})
 	}

@@ -69,7 +69,8 @@ func TestClaim(t *testing.T) {
 		{"RS-20 ours, matching, being deleted: still ours", owner(), gone(candidate("a", "web", ours())), true, nil},
 		{"RS-21 ours, not matching: released", owner(), candidate("a", "x", ours()), false, []metav1.OwnerReference{}},
 		{"RS-21 other references stay", owner(), candidate("a", "x", plain("c"), ours()), false, []metav1.OwnerReference{plain("c")}},
-		{"RS-21 ours, not matching, owner being deleted: left to the garbage collector", owner(dying), candidate("a", "x", ours()), false, nil},
+		{"RS-21 ours, not matching, owner being deleted: left to the garbage collector", owner(dying), candidate("a", "x", ours()), false,
+			nil},
 		{"RS-22 orphan, matching: adopted and ours", owner(), candidate("a", "web"), true, []metav1.OwnerReference{ours()}},
 		{"RS-22 other references stay", owner(), candidate("a", "web", plain("c")), true, []metav1.OwnerReference{plain("c"), ours()}},
 		{"RS-22 a reference to us that does not control becomes one that does",
@@ -96,7 +97,8 @@ func TestClaim(t *testing.T) {
 			if got := append([]metav1.OwnerReference{}, change.New.GetOwnerReferences()...); !cmp.Equal(c.refs, got) {
 				t.Errorf("references (-want +got):\n%s", cmp.Diff(c.refs, got))
 			}
-			if change.Old != Object(c.candidate) || change.Adopt != c.mine || change.Subresource != "" || change.Events != (Events{}) || change.Why == "" {
+			if change.Old != Object(c.candidate) || change.Adopt != c.mine || change.Subresource != "" || change.Events != (Events{}) ||
+				change.Why == "" {
 				t.Errorf("change %+v", change)
 			}
 			if c.mine && Object(mine[0]) != change.New {

@@ -29,7 +29,8 @@ func TestProtection(t *testing.T) { // SM-21
 		}
 		once := p.Toggle(o, "why")
 		twice := p.Toggle(once.New, "why")
-		if p.Due(o) != c.due || !slices.Equal(once.New.GetFinalizers(), c.toggled) || !slices.Equal(twice.New.GetFinalizers(), c.toggled2) ||
+		if p.Due(o) != c.due || !slices.Equal(once.New.GetFinalizers(), c.toggled) ||
+			!slices.Equal(twice.New.GetFinalizers(), c.toggled2) ||
 			!slices.Equal(o.Finalizers, c.has) || once.Old != Object(o) {
 			t.Errorf("%s: due %t, %v, %v", c.name, p.Due(o), once.New.GetFinalizers(), twice.New.GetFinalizers())
 		}

@@ -45,7 +45,8 @@ func (r Rights) MayCache(resource schema.GroupResource) error {
 	if slices.Contains(r.Caches, Resource{Group: resource.Group, Name: resource.Resource}) {
 		return nil
 	}
-	return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights", resource)
+	return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights",
+		resource)
 }
 
 // Merge returns the rights of both. Several controllers may have one account, which then has the rights of all of them.
@@ -96,7 +97,8 @@ func Events() []Rule {
 // (RB-6, RB-7). It also records events for controllers whose accounts may not. The controllers are given by their
 // accounts. The rules of [Lease] join it.
 func Manager(controllers map[string]Rights) Identity {
-	accounts := slices.DeleteFunc(slices.Sorted(maps.Keys(controllers)), func(account string) bool { return account == Root })
+	accounts := slices.DeleteFunc(slices.Sorted(maps.Keys(controllers)),
+		func(account string) bool { return account == Root })
 	return Identity{
 		Cluster: append(slices.Concat(caches(controllers), controllers[Root].Own, Events()),
 			Rule{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"},
@@ -105,10 +107,13 @@ func Manager(controllers map[string]Rights) Identity {
 				For: "authorization of the clients of the manager's server"},
 		),
 		Home: []Rule{
-			{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "the account of a controller, if it does not exist yet"},
+			{Resource: "serviceaccounts", Verbs: []string{"create"},
+				For: "the account of a controller, if it does not exist yet"},
 			{Resource: "serviceaccounts", Verbs: []string{"get"}, Names: accounts, For: "whether the account exists"},
-			{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities"},
-			{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home}, For: "whether the namespace exists, before an account is created in it"},
+			{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts,
+				For: "the controllers' identities"},
+			{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home},
+				For: "whether the namespace exists, before an account is created in it"},
 			{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
 				For: "the certificate authorities that the manager's server trusts"},
 		},
@@ -120,7 +125,8 @@ func Lease(name string) []Rule {
 	const group = "coordination.k8s.io"
 	return []Rule{
 		{Group: group, Resource: "leases", Verbs: []string{"create"}, For: "leader election"},
-		{Group: group, Resource: "leases", Verbs: []string{"get", "update", "watch"}, Names: []string{name}, For: "leader election"},
+		{Group: group, Resource: "leases", Verbs: []string{"get", "update", "watch"}, Names: []string{name},
+			For: "leader election"},
 	}
 }
 
@@ -137,7 +143,8 @@ func caches(controllers map[string]Rights) (rules []Rule) {
 	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
 		slices.Sort(byGroup[group])
 		for _, name := range byGroup[group] {
-			rules = append(rules, Rule{Group: group, Resource: name, Verbs: []string{"list", "watch"}, For: "the shared caches"})
+			rules = append(rules,
+				Rule{Group: group, Resource: name, Verbs: []string{"list", "watch"}, For: "the shared caches"})
 		}
 	}
 	return rules

@@ -27,7 +27,8 @@ func TestRightsOfOneAccountMerge(t *testing.T) {
 				{Resource: "leases", Verbs: []string{"get"}, Names: []string{"b"}},
 			}}},
 		{"rules of a namespace stay in it",
-			Rights{In: map[string][]Rule{"kube-system": {events}}}, Rights{Own: []Rule{events}, In: map[string][]Rule{"kube-public": {events}}},
+			Rights{In: map[string][]Rule{"kube-system": {events}}},
+			Rights{Own: []Rule{events}, In: map[string][]Rule{"kube-public": {events}}},
 			Rights{Own: []Rule{events}, In: map[string][]Rule{"kube-system": {events}, "kube-public": {events}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -293,8 +293,11 @@ func TestProofTellsHowOtherReadsWent(t *testing.T) {
 // What was observed is from before the reads, and is given to each round as it was: caches that are looked at after the reads could show
 // what no read has seen.
 func TestProofIsOfWhatWasObservedBefore(t *testing.T) {
+	var mu sync.Mutex
 	var rounds []string
 	decide := func(s toy) plan.Plan {
+		mu.Lock()
+		defer mu.Unlock()
 		rounds = append(rounds, fmt.Sprintf("%d pods, %d reads", len(s.pods), len(s.proof.Read)))
 		return plan.Plan{Proof: []plan.Ref{podRef("x"), podRef("y")}[:min(2, len(s.proof.Read)+1)]}
 	}
@@ -304,6 +307,8 @@ func TestProofIsOfWhatWasObservedBefore(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		w.putPods("a", "new")
 		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		want := []string{"0 pods, 0 reads", "0 pods, 1 reads", "0 pods, 2 reads", "1 pods, 0 reads"}
 		if len(rounds) < len(want) || !slices.Equal(rounds[:len(want)], want) {
 			t.Errorf("%q, want %q", rounds, want)

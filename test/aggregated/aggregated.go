@@ -41,9 +41,9 @@ type Server struct {
 	stop     func() error
 }
 
-// Start serves HTTPS on a free port of the loopback interface, and registers the versions, of each group the preferred one first, with the API
-// server of a configuration, which must have an administrator's rights. It takes over from a server of the name that was not closed. It returns
-// when the API server passes requests on. Whoever they are from, it has authorized them.
+// Start serves HTTPS on a free port of the loopback interface, and registers the versions, of each group the preferred one first, with
+// the API server of a configuration, which must have an administrator's rights. It takes over from a server of the name that was not
+// closed. It returns when the API server passes requests on. Whoever they are from, it has authorized them.
 func Start(ctx context.Context, config *rest.Config, name string, versions []schema.GroupVersion, handler http.Handler) (*Server, error) {
 	inJSON := rest.CopyConfig(config)
 	inJSON.ContentType = runtime.ContentTypeJSON
@@ -96,10 +96,11 @@ func (s *Server) Close() error {
 	return errors.Join(s.unregister(ctx), s.stop())
 }
 
-// register tells the API server of the server. The Service is one by an external name, because endpoints may not have addresses of the loopback
-// interface.
+// register tells the API server of the server. The Service is one by an external name, because endpoints may not have addresses of the
+// loopback interface.
 func (s *Server) register(ctx context.Context) error {
-	service := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: serviceNamespace, Name: s.service}}
+	service := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: serviceNamespace, Name: s.service}}
 	service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}
 	if err := s.apply(ctx, servicesPath+s.service, service); err != nil {
 		return err
@@ -108,8 +109,9 @@ func (s *Server) register(ctx context.Context) error {
 		object := map[string]any{
 			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": apiService(version)},
 			"spec": map[string]any{
-				"group": version.Group, "version": version.Version, "groupPriorityMinimum": 100, "versionPriority": 100 - i, "caBundle": s.ca,
-				"service": map[string]any{"namespace": serviceNamespace, "name": s.service, "port": s.port},
+				"group": version.Group, "version": version.Version, "groupPriorityMinimum": 100, "versionPriority": 100 - i,
+				"caBundle": s.ca,
+				"service":  map[string]any{"namespace": serviceNamespace, "name": s.service, "port": s.port},
 			},
 		}
 		if err := s.apply(ctx, apiServicesPath+apiService(version), object); err != nil {
@@ -131,7 +133,8 @@ func (s *Server) apply(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return err
 	}
-	return s.client.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", s.service).Param("force", "true").Body(data).Do(ctx).Error()
+	return s.client.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", s.service).Param("force",
+		"true").Body(data).Do(ctx).Error()
 }
 
 // awaitPassed waits until the API server passes requests for a version on to the server, and says so in discovery.

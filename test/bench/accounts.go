@@ -99,9 +99,11 @@ func createLarge(ctx context.Context, client kubernetes.Interface, namespace str
 	about, text := metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, strings.Repeat("x", 10<<10)
 	var err error
 	if i%2 == 0 {
-		_, err = client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: about, Data: map[string][]byte{"text": []byte(text)}}, metav1.CreateOptions{})
+		_, err = client.CoreV1().Secrets(namespace).Create(ctx,
+			&corev1.Secret{ObjectMeta: about, Data: map[string][]byte{"text": []byte(text)}}, metav1.CreateOptions{})
 	} else {
-		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: about, Data: map[string]string{"text": text}}, metav1.CreateOptions{})
+		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: about, Data: map[string]string{"text": text}}, metav1.CreateOptions{})
 	}
 	return err
 }

@@ -52,8 +52,8 @@ func attachments(ctx context.Context, b *bench) error {
 	})
 }
 
-// attacher does what the external-attacher of a driver does that takes no time: it says that volumes are attached. Nothing is to be done before a
-// VolumeAttachment goes. Both contenders have it.
+// attacher does what the external-attacher of a driver does that takes no time: it says that volumes are attached. Nothing is to be
+// done before a VolumeAttachment goes. Both contenders have it.
 func (d *disks) attacher(ctx context.Context) error {
 	client := d.plane.client.StorageV1().VolumeAttachments()
 	attached := []byte(`{"status":{"attached":true}}`)
@@ -67,7 +67,8 @@ func (d *disks) attacher(ctx context.Context) error {
 		go func() {
 			workers <- forEach(ctx, 8, 8, func(ctx context.Context, _, _ int) error {
 				for name := range names {
-					if _, err := client.Patch(ctx, name, types.MergePatchType, attached, metav1.PatchOptions{}, "status"); err != nil && ctx.Err() == nil {
+					if _, err := client.Patch(ctx, name, types.MergePatchType, attached, metav1.PatchOptions{}, "status"); err != nil &&
+						ctx.Err() == nil {
 						continue // it is gone by now
 					}
 				}
@@ -98,7 +99,8 @@ func (d *disks) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bound, one, size := []byte(`{"status":{"phase":"Bound"}}`), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	bound, one, size := []byte(`{"status":{"phase":"Bound"}}`), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	return forEach(ctx, 8, d.all(), func(ctx context.Context, _, i int) error {
 		name := fmt.Sprintf("%s-%d", d.namespace.name, i)
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)}, Spec: corev1.PersistentVolumeClaimSpec{
@@ -109,12 +111,14 @@ func (d *disks) bind(ctx context.Context) error {
 		}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 			AccessModes: one, Capacity: size, ClaimRef: &corev1.ObjectReference{Namespace: d.namespace.name, Name: c.Name, UID: c.UID},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: name}}}}
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com",
+				VolumeHandle: name}}}}
 		if _, err := core.PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		_, err1 := core.PersistentVolumes().Patch(ctx, name, types.MergePatchType, bound, metav1.PatchOptions{}, "status")
-		_, err2 := core.PersistentVolumeClaims(d.namespace.name).Patch(ctx, c.Name, types.MergePatchType, bound, metav1.PatchOptions{}, "status")
+		_, err2 := core.PersistentVolumeClaims(d.namespace.name).Patch(ctx, c.Name, types.MergePatchType, bound, metav1.PatchOptions{},
+			"status")
 		return errors.Join(err1, err2)
 	})
 }
@@ -126,7 +130,9 @@ func (d *disks) use(ctx context.Context, prefix string, first int) error {
 		p.Spec.NodeName = nodeName(first + i%(d.nodes/2))
 		p.Spec.Containers = []corev1.Container{{Name: "main", Image: "web:1"}}
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		p.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("disk-", i)}}}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "disk",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint(
+				"disk-", i)}}}}
 		_, err := d.plane.client.CoreV1().Pods(d.namespace.name).Create(ctx, p, metav1.CreateOptions{})
 		return err
 	})
@@ -188,19 +194,21 @@ func (b *bench) volumesMove(ctx context.Context, t turn, d *disks) error {
 // nodeIsDrained has the pods of one node go.
 func (b *bench) nodeIsDrained(ctx context.Context, t turn, d *disks) error {
 	floor := float64(2*d.each + 1) // and each claim says that it is not used any more
-	return b.keepCost(ctx, t, d.session, fmt.Sprintf("a node of %d volumes is drained", d.each), figure{Floor: &floor, Most: new(10 * floor)}, func(ctx context.Context) ([]figure, error) {
-		began := time.Now()
-		err := d.end(ctx, "b-", 0, d.nodes/2)
-		if err == nil {
-			err = d.listed(ctx, d.nodes/2, d.nodes/2+1, 0, d.all()-d.each)
-		}
-		return []figure{seconds("until all are detached", time.Since(began))}, err
-	})
+	return b.keepCost(ctx, t, d.session, fmt.Sprintf("a node of %d volumes is drained", d.each),
+		figure{Floor: &floor, Most: new(10 * floor)}, func(ctx context.Context) ([]figure, error) {
+			began := time.Now()
+			err := d.end(ctx, "b-", 0, d.nodes/2)
+			if err == nil {
+				err = d.listed(ctx, d.nodes/2, d.nodes/2+1, 0, d.all()-d.each)
+			}
+			return []figure{seconds("until all are detached", time.Since(began))}, err
+		})
 }
 
 // end ends pods at once: every so manieth, from one on.
 func (d *disks) end(ctx context.Context, prefix string, first, step int) error {
 	return forEach(ctx, 8, (d.all()-first+step-1)/step, func(ctx context.Context, _, i int) error {
-		return d.plane.client.CoreV1().Pods(d.namespace.name).Delete(ctx, fmt.Sprint(prefix, first+i*step), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		return d.plane.client.CoreV1().Pods(d.namespace.name).Delete(ctx, fmt.Sprint(prefix, first+i*step),
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
 }

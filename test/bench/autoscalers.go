@@ -38,7 +38,8 @@ func autoscalers(ctx context.Context, b *bench) error {
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
 			return p.withAutoscalers(ctx, sizes, func(a *autoscaled) error {
-				err := b.withManager(ctx, p, t, append(raisedLimits(), own...), func(s *session) error { return a.measure(ctx, b, t, s, "limits raised") })
+				err := b.withManager(ctx, p, t, append(raisedLimits(), own...),
+					func(s *session) error { return a.measure(ctx, b, t, s, "limits raised") })
 				if err != nil {
 					return err
 				}
@@ -139,7 +140,8 @@ func newAutoscaler(name string) *autoscalingv2.HorizontalPodAutoscaler {
 	h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: "ReplicationController", Name: name}
 	h.Spec.MinReplicas, h.Spec.MaxReplicas = ptr.To[int32](1), 10
 	target := autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](50)}
-	h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}}
+	h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}}
 	return h
 }
 
@@ -207,7 +209,8 @@ func (a *autoscaled) measure(ctx context.Context, b *bench, t turn, s *session, 
 	for _, r := range idle.Rows {
 		if r.Resource != "leases" {
 			all += r.Count
-			rows = append(rows, tally{Resource: r.Resource + "." + r.Group + "/" + r.Subresource, Verb: r.Verb, Code: r.Code, Count: r.Count})
+			rows = append(rows,
+				tally{Resource: r.Resource + "." + r.Group + "/" + r.Subresource, Verb: r.Verb, Code: r.Code, Count: r.Count})
 		}
 	}
 	s.proxy.Reset()
@@ -221,7 +224,8 @@ func (a *autoscaled) measure(ctx context.Context, b *bench, t turn, s *session, 
 	writes := countWrites(s.proxy.Requests())
 	least, late := 2*float64(a.autoscalers), lateAfter.Seconds() // a scale and a status for each
 	b.keep(t, sample{
-		Scenario: fmt.Sprintf("%d autoscalers in %d namespaces, %s", a.autoscalers, a.namespaces, limits), Began: began, Flags: s.flags, Writes: rows,
+		Scenario: fmt.Sprintf("%d autoscalers in %d namespaces, %s", a.autoscalers, a.namespaces, limits), Began: began, Flags: s.flags,
+		Writes: rows,
 		Figures: []figure{
 			{Name: "requests in a period of 15 s", Value: float64(all) / float64(a.periods)},
 			millis("CPU of the manager in a period", (after-before)/time.Duration(a.periods)),

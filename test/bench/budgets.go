@@ -52,7 +52,8 @@ func (p *plane) newBudgets(ctx context.Context, sizes budgetSizes) (*budgeted, e
 	return n, forEach(ctx, 8, sizes.budgets, func(ctx context.Context, _, i int) error {
 		_, err := p.client.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Name: n.app(i)},
-			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: n.app(i)}}},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: n.app(i)}}},
 		}, metav1.CreateOptions{})
 		return err
 	})
@@ -82,7 +83,8 @@ func (n *budgeted) measure(ctx context.Context, b *bench, t turn, s *session) er
 	}
 	one := float64(n.flips)
 	b.keep(t, sample{
-		Scenario: fmt.Sprintf("readiness of single pods among %d, with %d PodDisruptionBudgets", len(n.pods), n.budgets), Began: began, Flags: s.flags,
+		Scenario: fmt.Sprintf("readiness of single pods among %d, with %d PodDisruptionBudgets", len(n.pods), n.budgets), Began: began,
+		Flags:  s.flags,
 		Writes: c.writes.rows,
 		Figures: []figure{
 			{Name: "writes", Value: float64(c.writes.writes), Floor: &one, Most: &one},

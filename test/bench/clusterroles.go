@@ -43,7 +43,8 @@ func otherRole(i int) string { return fmt.Sprintf("other-%04d", i) }
 func (p *plane) makeRole(ctx context.Context, name string, labels map[string]string) error {
 	_, err := p.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{name}, Verbs: []string{"get", "list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{name},
+			Verbs: []string{"get", "list", "watch"}}},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -77,7 +78,8 @@ func (s *session) hasRule(ctx context.Context, role, resource string) error {
 		if err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(found.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) }), s.manager.running()
+		return slices.ContainsFunc(found.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) }),
+			s.manager.running()
 	})
 }
 
@@ -87,7 +89,8 @@ func (b *bench) changeOtherRoles(ctx context.Context, t turn, s *session, sizes 
 	return b.keepCost(ctx, t, s, name, figure{Floor: new(0.0), Most: new(0.0)}, func(ctx context.Context) ([]figure, error) {
 		return nil, forEach(ctx, 8, sizes.changes, func(ctx context.Context, _, i int) error {
 			document := fmt.Appendf(nil, `{"metadata":{"annotations":{"change":"%d"}}}`, i)
-			_, err := s.plane.client.RbacV1().ClusterRoles().Patch(ctx, otherRole(i%sizes.others), types.MergePatchType, document, metav1.PatchOptions{})
+			_, err := s.plane.client.RbacV1().ClusterRoles().Patch(ctx, otherRole(i%sizes.others), types.MergePatchType, document,
+				metav1.PatchOptions{})
 			return err
 		})
 	})

@@ -43,7 +43,8 @@ func (b *bench) runCronJobs(ctx context.Context, t turn, s *session, ns *namespa
 		return err
 	}
 	if time.Now().After(due) {
-		return fmt.Errorf("it took until %v to create %d CronJobs that were due at %v", time.Now().UTC().Format(time.TimeOnly), n, due.Format(time.TimeOnly))
+		return fmt.Errorf("it took until %v to create %d CronJobs that were due at %v", time.Now().UTC().Format(time.TimeOnly), n,
+			due.Format(time.TimeOnly))
 	}
 	if err := sleep(ctx, time.Until(due.Add(-2*time.Second))); err != nil { // the idle time takes no part
 		return err

@@ -46,7 +46,8 @@ func daemonSets(ctx context.Context, b *bench) error {
 // makeNodes makes nodes, some of them with a label.
 func (p *plane) makeNodes(ctx context.Context, n, labelled int) error {
 	return forEach(ctx, 8, n, func(ctx context.Context, _, i int) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("daemon-%04d", i), Labels: map[string]string{daemonNodes: "false"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("daemon-%04d", i),
+			Labels: map[string]string{daemonNodes: "false"}}}
 		if i < labelled {
 			node.Labels[daemonNodes] = "true"
 		}
@@ -58,7 +59,8 @@ func (p *plane) makeNodes(ctx context.Context, n, labelled int) error {
 func (b *bench) createDaemonSet(ctx context.Context, t turn, s *session, nodes int) error {
 	return s.inNamespace(ctx, func(ns *namespace) error {
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("create a DaemonSet on %d nodes", nodes), floor: floor.Writes{Status: 2, Other: nodes + 1}, most: mostForDaemonSets,
+			name: fmt.Sprintf("create a DaemonSet on %d nodes", nodes), floor: floor.Writes{Status: 2, Other: nodes + 1},
+			most: mostForDaemonSets,
 			do: func(ctx context.Context) error {
 				return ns.runDaemonSet(ctx, newDaemonSet("all", nil), nodes)
 			},
@@ -74,11 +76,13 @@ func (b *bench) updateDaemonSet(ctx context.Context, t turn, s *session, nodes i
 			return err
 		}
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("update a DaemonSet on %d nodes", nodes), floor: floor.Writes{Status: 2, Other: 2*nodes + 1}, most: mostForDaemonSets,
+			name: fmt.Sprintf("update a DaemonSet on %d nodes", nodes), floor: floor.Writes{Status: 2, Other: 2*nodes + 1},
+			most: mostForDaemonSets,
 			do: func(ctx context.Context) error {
 				ns.crowd.allow(d.Name, nodes, nodes-(nodes+9)/10)
 				document := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":"agent:2"}]}}}}`)
-				if _, err := ns.client(0).AppsV1().DaemonSets(ns.name).Patch(ctx, d.Name, types.StrategicMergePatchType, document, metav1.PatchOptions{}); err != nil {
+				if _, err := ns.client(0).AppsV1().DaemonSets(ns.name).Patch(ctx, d.Name, types.StrategicMergePatchType, document,
+					metav1.PatchOptions{}); err != nil {
 					return err
 				}
 				return ns.waitDaemonSet(ctx, d.Name, nodes)
@@ -98,9 +102,11 @@ func newDaemonSet(name string, nodes map[string]string) *appsv1.DaemonSet {
 	d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "agent", Image: "agent:1"}}
 	if nodes == nil {
-		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: daemonNodes, Operator: corev1.NodeSelectorOpExists}}}},
-		}}}
+		d.Spec.Template.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: daemonNodes,
+					Operator: corev1.NodeSelectorOpExists}}}},
+			}}}
 	}
 	return d
 }
@@ -121,6 +127,7 @@ func (ns *namespace) waitDaemonSet(ctx context.Context, name string, nodes int) 
 			return false, errors.Join(err, ns.errs.first())
 		}
 		n, st := int32(nodes), d.Status
-		return st.ObservedGeneration == d.Generation && st.DesiredNumberScheduled == n && st.UpdatedNumberScheduled == n && st.NumberAvailable == n, ns.errs.first()
+		return st.ObservedGeneration == d.Generation && st.DesiredNumberScheduled == n && st.UpdatedNumberScheduled == n &&
+			st.NumberAvailable == n, ns.errs.first()
 	})
 }

@@ -77,7 +77,8 @@ func (b *bench) scaleBesideOthers(ctx context.Context, t turn, s *session, ns *n
 		{Name: "pods created each second", Value: float64(pods) / created.Seconds(), Unit: "/s"},
 		seconds("longest gap between renewals of the lease", renewals.longestGap(began, began.Add(m.wall))),
 	}, latencies("reads of another client", reading.took)...)
-	b.keep(t, sample{Scenario: fmt.Sprintf("scale one Deployment from 0 to %d pods beside others, %s", pods, limits), Began: began, Flags: s.flags,
+	b.keep(t, sample{Scenario: fmt.Sprintf("scale one Deployment from 0 to %d pods beside others, %s", pods, limits), Began: began,
+		Flags:   s.flags,
 		Figures: append(figures, j.figures(m)...), Writes: m.writes.rows})
 	return nil
 }
@@ -101,12 +102,14 @@ func (p *plane) newReader(ctx context.Context, ns string) (*reader, error) {
 	if _, err := p.client.RbacV1().Roles(ns).Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: readerName}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: readerName},
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: readerName},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: readerName},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: readerName, Namespace: ns}}}
 	if _, err := p.client.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	token, err := p.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, readerName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := p.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, readerName, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}

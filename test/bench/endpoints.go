@@ -111,7 +111,8 @@ func (f *flipper) populate(ctx context.Context) error {
 			return err
 		}
 		i -= f.sizes.services
-		f.large[i], err = makeReadyPod(ctx, f.client(worker), loosePod(f.ns, fmt.Sprintf("large-%d", i), "large"), uint32(f.sizes.services+i))
+		f.large[i], err = makeReadyPod(ctx, f.client(worker), loosePod(f.ns, fmt.Sprintf("large-%d", i), "large"),
+			uint32(f.sizes.services+i))
 		return err
 	})
 }
@@ -161,7 +162,8 @@ func (f *flipper) phase(ctx context.Context, b *bench, t turn, s *session, name 
 	writes := countWrites(s.proxy.Requests())
 	figures := append(latencies("from status to Endpoints", f.arrival.take()), latencies("API server's own time for the status", wrote)...)
 	if beside == nil {
-		figures = append(figures, millis("CPU of the manager for each change", (after-before)/time.Duration(f.sizes.flips)), count("writes", writes.writes))
+		figures = append(figures, millis("CPU of the manager for each change", (after-before)/time.Duration(f.sizes.flips)),
+			count("writes", writes.writes))
 	} else {
 		figures = append(figures, seconds("CPU of the manager", after-before))
 	}
@@ -332,7 +334,8 @@ func makeService(ctx context.Context, client kubernetes.Interface, ns, name stri
 func loosePod(ns, name, app string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{appLabel: app}}}
 	p.Spec.NodeName = "node-0"
-	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}
+	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1",
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}
 	return p
 }
 

@@ -60,7 +60,8 @@ func everything(ctx context.Context, b *bench) error {
 				if err != nil {
 					return err
 				}
-				b.keep(t, sample{Scenario: name, Began: began, Flags: s.flags, Figures: append(memory, seconds("CPU from the start to rest", used))})
+				b.keep(t, sample{Scenario: name, Began: began, Flags: s.flags,
+					Figures: append(memory, seconds("CPU from the start to rest", used))})
 				return nil
 			})
 		})
@@ -93,11 +94,13 @@ spec:
 		if err := yaml.Unmarshal(fmt.Appendf(nil, definition, i), &crd.Object); err != nil {
 			return err
 		}
-		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"})
 		if _, err := crds.Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		things := client.Resource(schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: fmt.Sprint("things", i)}).Namespace(ns)
+		things := client.Resource(schema.GroupVersionResource{Group: "bench.example.com", Version: "v1",
+			Resource: fmt.Sprint("things", i)}).Namespace(ns)
 		if err := until(ctx, "a custom kind is served", 50*time.Millisecond, func() (bool, error) {
 			_, err := things.List(ctx, metav1.ListOptions{})
 			return err == nil, client404IsFine(err)

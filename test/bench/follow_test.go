@@ -47,7 +47,8 @@ func TestRolloutsEndWithTheStatusOfTheChange(t *testing.T) {
 	see := func(second int, generation, observed int64, updated, available int32) {
 		d := deployment("web", 2)
 		d.Generation = generation
-		d.Status = appsv1.DeploymentStatus{ObservedGeneration: observed, Replicas: 2, UpdatedReplicas: updated, AvailableReplicas: available}
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: observed, Replicas: 2, UpdatedReplicas: updated,
+			AvailableReplicas: available}
 		r.see(d, at(second))
 	}
 	r.begin("web", at(0))
@@ -113,7 +114,8 @@ func TestLongestGap(t *testing.T) {
 		seen []time.Time
 		want time.Duration
 	}{
-		{nil, 10 * time.Second}, {at(2, 4, 6, 8), 2 * time.Second}, {at(1, 6, 9), 5 * time.Second}, {at(-5, 5, 20), 5 * time.Second}, {at(1), 9 * time.Second},
+		{nil, 10 * time.Second}, {at(2, 4, 6, 8), 2 * time.Second}, {at(1, 6, 9), 5 * time.Second}, {at(-5, 5, 20), 5 * time.Second},
+		{at(1), 9 * time.Second},
 	} {
 		if got := longestGap(row.seen, now, now.Add(10*time.Second)); got != row.want {
 			t.Errorf("%v: %v, want %v", row.seen, got, row.want)

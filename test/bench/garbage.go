@@ -68,7 +68,8 @@ func (b *bench) abandon(ctx context.Context, t turn, s *session, owners, each in
 		err := forEach(ctx, len(clients), owners*each, func(ctx context.Context, worker, i int) error {
 			owner := i % owners
 			c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("left-", i), OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint("owner-", owner), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", owner)),
+				APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint("owner-", owner),
+				UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", owner)),
 			}}}}
 			_, err := clients[worker].CoreV1().ConfigMaps(ns).Create(ctx, c, metav1.CreateOptions{})
 			return err

@@ -46,11 +46,12 @@ func (b *bench) grow(ctx context.Context, t turn, s *session, ns *namespace, ste
 		if i == 0 {
 			first = each
 		}
-		b.keep(t, sample{Scenario: fmt.Sprintf("update %d of %d Deployments in a namespace", updated, n), Began: began, Flags: s.flags, Figures: []figure{
-			{Name: "CPU of the manager for each update", Value: each, Unit: "ms"},
-			{Name: fmt.Sprintf("the same, divided by that of %d", steps[0]), Value: each / first},
-			count("writes", m.writes.writes),
-		}, Writes: m.writes.rows})
+		b.keep(t, sample{Scenario: fmt.Sprintf("update %d of %d Deployments in a namespace", updated, n), Began: began, Flags: s.flags,
+			Figures: []figure{
+				{Name: "CPU of the manager for each update", Value: each, Unit: "ms"},
+				{Name: fmt.Sprintf("the same, divided by that of %d", steps[0]), Value: each / first},
+				count("writes", m.writes.writes),
+			}, Writes: m.writes.rows})
 	}
 	return nil
 }

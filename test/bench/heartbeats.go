@@ -39,9 +39,10 @@ func heartbeats(ctx context.Context, b *bench) error {
 			ctx, cancel := context.WithCancel(ctx)
 			failed := make(chan error, 1)
 			go func() { failed <- k.renew(ctx) }()
-			err := b.withManager(ctx, p, t, append(raisedLimits(), "--controllers=nodelifecycle", "--node-monitor-grace-period=50s"), func(s *session) error {
-				return errors.Join(b.nodesAreWell(ctx, t, s, k), b.nodesAreLost(ctx, t, s, k))
-			})
+			err := b.withManager(ctx, p, t, append(raisedLimits(), "--controllers=nodelifecycle", "--node-monitor-grace-period=50s"),
+				func(s *session) error {
+					return errors.Join(b.nodesAreWell(ctx, t, s, k), b.nodesAreLost(ctx, t, s, k))
+				})
 			cancel()
 			return errors.Join(err, <-failed)
 		})
@@ -63,7 +64,8 @@ func (k *kubelets) register(ctx context.Context) error {
 
 func (k *kubelets) reportReady(ctx context.Context, i int) error {
 	now := time.Now().UTC().Format(time.RFC3339)
-	status := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"lastTransitionTime":%[1]q}]}}`, now)
+	status := fmt.Appendf(nil,
+		`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"lastTransitionTime":%[1]q}]}}`, now)
 	_, err := k.client.CoreV1().Nodes().Patch(ctx, nodeName(i), types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
 	return err
 }
@@ -85,7 +87,8 @@ func (k *kubelets) renew(ctx context.Context) error {
 				}
 				now := time.Now()
 				renewed := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro))
-				_, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, nodeName(i), types.MergePatchType, renewed, metav1.PatchOptions{})
+				_, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, nodeName(i), types.MergePatchType, renewed,
+					metav1.PatchOptions{})
 				if i == 0 {
 					k.last.Store(&now)
 				}
@@ -121,7 +124,8 @@ func (b *bench) nodesAreLost(ctx context.Context, t turn, s *session, k *kubelet
 			if err != nil {
 				return err
 			}
-			_, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+			_, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType,
+				[]byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
 			return err
 		})
 		if err != nil {

@@ -46,7 +46,8 @@ func (b *bench) runLargeJob(ctx context.Context, t turn, s *session, completions
 			return err
 		}
 		b.keep(t, sample{
-			Scenario: fmt.Sprintf("a Job of %d pods, %d at a time", completions, parallelism), Began: began, Flags: s.flags, Writes: m.writes.rows,
+			Scenario: fmt.Sprintf("a Job of %d pods, %d at a time", completions, parallelism), Began: began, Flags: s.flags,
+			Writes: m.writes.rows,
 			Figures: append(m.costs(floor.Writes{Status: 3, Other: 2 * completions}),
 				seconds("from its creation until it is complete", m.wall),
 				millis("the simulated kubelet's part for a pod, median", percentile(m.played, 50))),
@@ -93,7 +94,8 @@ func (b *bench) completeSmallJobs(ctx context.Context, t turn, s *session, n int
 		}
 		b.keep(t, sample{
 			Scenario: fmt.Sprintf("%d Jobs of one pod, which ends", n), Began: began, Flags: s.flags, Writes: m.writes.rows,
-			Figures: append(m.costs(floor.Writes{Status: 2 * n, Other: n}), latencies("from the end of the pod until the Job is complete", took)...),
+			Figures: append(m.costs(floor.Writes{Status: 2 * n, Other: n}),
+				latencies("from the end of the pod until the Job is complete", took)...),
 		})
 		return nil
 	})

@@ -201,13 +201,16 @@ func readyStatus(p *corev1.Pod, address string) corev1.PodStatus {
 	now := metav1.Now()
 	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		HostIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "10.0.0.1"}}, QOSClass: p.Status.QOSClass}
-	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.ContainersReady, corev1.PodReady} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	for _, c := range p.Spec.Containers {
 		started := true
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true, Started: &started,
-			ContainerID: "containerd://" + string(p.UID), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true, Started: &started,
+				ContainerID: "containerd://" + string(p.UID),
+				State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
 	}
 	return status
 }

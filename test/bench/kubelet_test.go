@@ -21,7 +21,8 @@ import (
 
 // testPod builds a pod from words: "pending", "running", "ready", "succeeded", "deleting", "bound".
 func testPod(name, app, words string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Labels: map[string]string{appLabel: app}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
+		Labels: map[string]string{appLabel: app}}}
 	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
 	p.Status.Phase = corev1.PodPending
 	for word := range strings.FieldsSeq(words) {
@@ -146,7 +147,8 @@ func TestKubeletEndsPodsOfJobs(t *testing.T) {
 	if want := []string{`update pods/status a Succeeded ready=false version=""`}; !slices.Equal(got, want) || errs.first() != nil {
 		t.Errorf("%v\n%s", errs.first(), strings.Join(got, "\n"))
 	}
-	if c := endedStatus(p, "10.64.0.1").ContainerStatuses[0]; c.Ready || c.State.Running != nil || c.State.Terminated.Reason != "Completed" {
+	if c := endedStatus(p, "10.64.0.1").ContainerStatuses[0]; c.Ready || c.State.Running != nil ||
+		c.State.Terminated.Reason != "Completed" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -157,7 +159,8 @@ func TestKubeletForgivesWhatIsGone(t *testing.T) {
 		refuse error
 		fails  bool
 	}{
-		{apierrors.NewNotFound(pods, "a"), false}, {apierrors.NewConflict(pods, "a", nil), false}, {apierrors.NewInternalError(fmt.Errorf("broken")), true},
+		{apierrors.NewNotFound(pods, "a"), false}, {apierrors.NewConflict(pods, "a", nil), false},
+		{apierrors.NewInternalError(fmt.Errorf("broken")), true},
 	} {
 		r, errs := &recorder{}, &collect{}
 		k := newKubelet([]kubernetes.Interface{r.client(row.refuse)}, []string{"node-0"}, errs)

@@ -86,7 +86,8 @@ const lostPods = 20
 // losePods deletes one pod each of as many Deployments.
 func (l *large) losePods(ctx context.Context, ns *namespace) error {
 	all := l.size.deployments * l.size.pods
-	if err := until(ctx, "all pods are seen", 10*time.Millisecond, func() (bool, error) { return ns.crowd.active() == all, ns.errs.first() }); err != nil {
+	if err := until(ctx, "all pods are seen", 10*time.Millisecond,
+		func() (bool, error) { return ns.crowd.active() == all, ns.errs.first() }); err != nil {
 		return err
 	}
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
@@ -103,7 +104,8 @@ func (l *large) losePods(ctx context.Context, ns *namespace) error {
 			return err
 		}
 	}
-	return until(ctx, "the lost pods are gone", 10*time.Millisecond, func() (bool, error) { return ns.crowd.active() == all-lostPods, ns.errs.first() })
+	return until(ctx, "the lost pods are gone", 10*time.Millisecond,
+		func() (bool, error) { return ns.crowd.active() == all-lostPods, ns.errs.first() })
 }
 
 // start waits until a new manager has replaced the lost pods and is at rest.
@@ -124,17 +126,18 @@ func (l *large) start(ctx context.Context, b *bench, t turn, s *session, ns *nam
 	}
 	_, listed := s.valve.pods()
 	writes := countWrites(s.proxy.Requests())
-	b.keep(t, sample{Scenario: fmt.Sprintf("start with %v, %d pods lost", l, lostPods), Began: s.manager.began, Flags: s.flags, Writes: writes.rows, Figures: []figure{
-		seconds("from the start to all pods listed", listed.Sub(s.manager.began)),
-		seconds("from there to the lost pods replaced", replaced.Sub(listed)),
-		seconds("from the start to the lost pods replaced", replaced.Sub(s.manager.began)),
-		seconds("CPU of the manager until at rest", used),
-		megabytes("received from the API server", s.valve.received.Load()),
-		count("watches", s.valve.open()),
-		count("writes", writes.writes),
-		exactly("refused with 409", writes.conflicts, 0),
-		exactly("writes without effect", writes.noOps, 0),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("start with %v, %d pods lost", l, lostPods), Began: s.manager.began, Flags: s.flags,
+		Writes: writes.rows, Figures: []figure{
+			seconds("from the start to all pods listed", listed.Sub(s.manager.began)),
+			seconds("from there to the lost pods replaced", replaced.Sub(listed)),
+			seconds("from the start to the lost pods replaced", replaced.Sub(s.manager.began)),
+			seconds("CPU of the manager until at rest", used),
+			megabytes("received from the API server", s.valve.received.Load()),
+			count("watches", s.valve.open()),
+			count("writes", writes.writes),
+			exactly("refused with 409", writes.conflicts, 0),
+			exactly("writes without effect", writes.noOps, 0),
+		}})
 	return nil
 }
 
@@ -148,7 +151,8 @@ func (l *large) rest(ctx context.Context, b *bench, t turn, s *session) error {
 	if err != nil {
 		return err
 	}
-	b.keep(t, sample{Scenario: fmt.Sprintf("memory with %v, a pod of %.1f KB", l, float64(l.podSize)/1024), Began: began, Flags: s.flags, Figures: figures})
+	b.keep(t, sample{Scenario: fmt.Sprintf("memory with %v, a pod of %.1f KB", l, float64(l.podSize)/1024), Began: began, Flags: s.flags,
+		Figures: figures})
 	return nil
 }
 

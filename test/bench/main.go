@@ -43,7 +43,8 @@ func scenarios() []scenario {
 		{"accounts", "2000 namespaces in a row; memory with 20,000 Secrets and ConfigMaps", false, accounts},
 		{"namespaces", "empty namespaces, one with 2000 objects of 20 kinds, and 200 others beside it", false, namespaces},
 		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
-		{"tenants", "what a tenant with little waits for beside one with much: 100,000 dependents, 1000 Deployments, slow metrics, flapping sets, a rollout without an end; and beside much at rest under a fresh leader", false, tenants},
+		{"tenants", "what a tenant with little waits for beside one with much: 100,000 dependents, 1000 Deployments, slow metrics, " +
+			"flapping sets, a rollout without an end; and beside much at rest under a fresh leader", false, tenants},
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
 		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
 		{"statefulsets", "50 StatefulSets of 5 pods are created and updated", false, statefulSets},
@@ -56,8 +57,10 @@ func scenarios() []scenario {
 		{"nodettl", "1980 nodes come and report their status, and the cluster grows past a limit", false, nodeTTLs},
 		{"nodes", "1000 nodes get ranges of addresses, and 100 of them with 10 pods each are tainted", false, nodesAndTaints},
 		{"heartbeats", "5000 nodes are well for a minute, and 200 of them with 30 pods each are lost", false, heartbeats},
-		{"attachments", "2000 volumes are attached to 40 nodes, move to 40 others at once, and a node of 50 is drained", false, attachments},
-		{"volumes", "500 claims that name their volumes, and 1000 whose volumes a driver makes, also among 10,000 Released volumes", false, volumes},
+		{"attachments", "2000 volumes are attached to 40 nodes, move to 40 others at once, and a node of 50 is drained", false,
+			attachments},
+		{"volumes", "500 claims that name their volumes, and 1000 whose volumes a driver makes, also among 10,000 Released volumes", false,
+			volumes},
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"quotas", "pods of a namespace of 10,000 with 5 quotas are deleted", false, quotas},
@@ -91,17 +94,22 @@ type options struct {
 
 func main() {
 	var o options
-	flag.BoolVar(&o.quick, "quick", false, "small sizes, one run, and without -only just the scenarios marked quick: less than five minutes")
+	flag.BoolVar(&o.quick, "quick", false,
+		"small sizes, one run, and without -only just the scenarios marked quick: less than five minutes")
 	flag.StringVar(&o.only, "only", "", "run only these scenarios, by name, separated by commas:\n"+listScenarios())
 	flag.IntVar(&o.runs, "runs", 0, "runs of each contender, in turn (default 2, quick 1); long scenarios have one")
 	flag.StringVar(&o.out, "out", "", "write all single results to this JSON file")
 	flag.StringVar(&o.write, "write", "", "write the table into this page, such as ../../docs/performance.md, in the place of the last one")
 	flag.StringVar(&o.ours, "ours", "", `program to measure (default bin/controller-manager, from "make build")`)
-	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
+	flag.StringVar(&o.original, "original", "",
+		`program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
 	flag.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the managers into this folder, taken while their writes are counted")
-	flag.StringVar(&o.controllers, "controllers", strings.Join(defaultControllers(), ","), "what --controllers is given to all contenders, beside the controllers\nof a scenario; by default what ours has on by default; \"*\": what each one has")
+	flag.StringVar(&o.controllers, "controllers", strings.Join(defaultControllers(), ","),
+		"what --controllers is given to all contenders, beside the controllers\nof a scenario; by default what ours has on by default; "+
+			"\"*\": what each one has")
 	flag.BoolVar(&o.judge, "judge", true, "fail if ours breaks a limit that does not depend on the machine's speed")
-	flag.BoolVar(&o.cpuFloor, "cpu-floor", true, "measure the CPU floor of each piece of work in the scenario writes, which takes as long as the work did")
+	flag.BoolVar(&o.cpuFloor, "cpu-floor", true,
+		"measure the CPU floor of each piece of work in the scenario writes, which takes as long as the work did")
 	flag.Parse()
 	if flag.Arg(0) == replay {
 		exit(cpufloor.Main(os.Stdin, os.Stdout))

@@ -43,8 +43,10 @@ func TestParseStatus(t *testing.T) {
 func TestOutputKeepsCollectionsApart(t *testing.T) {
 	o := &output{}
 	for _, part := range []string{
-		"I0101 starting\ngc 1 @0.012s 2%: 0.01+0.5+0.02 ms clock, 0.02+0.1/0.4/0+0.04 ms cpu, 4->5->3 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P\n",
-		"gc 2 @120.5s 0%: 0.01+0.5+0.02 ms clock, 0.02+0.1/0.4/0+0.04 ms cp", "u, 9->9->7 MB, 10 MB goal, 0 MB stacks, 0 MB globals, 2 P (forced)\nI0101 half",
+		"I0101 starting\ngc 1 @0.012s 2%: 0.01+0.5+0.02 ms clock, 0.02+0.1/0.4/0+0.04 ms cpu, 4->5->3 MB, 4 MB goal, 0 MB stacks, 0 MB " +
+			"globals, 2 P\n",
+		"gc 2 @120.5s 0%: 0.01+0.5+0.02 ms clock, 0.02+0.1/0.4/0+0.04 ms cp",
+		"u, 9->9->7 MB, 10 MB goal, 0 MB stacks, 0 MB globals, 2 P (forced)\nI0101 half",
 		" a line\nrest",
 	} {
 		if n, err := o.Write([]byte(part)); n != len(part) || err != nil {

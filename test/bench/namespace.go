@@ -170,7 +170,8 @@ func (ns *namespace) scale(ctx context.Context, name string, replicas int) error
 
 func (ns *namespace) patch(ctx context.Context, worker int, name, document string) error {
 	ns.rollouts.begin(name, time.Now())
-	_, err := ns.client(worker).AppsV1().Deployments(ns.name).Patch(ctx, name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{})
+	_, err := ns.client(worker).AppsV1().Deployments(ns.name).Patch(ctx, name, types.StrategicMergePatchType, []byte(document),
+		metav1.PatchOptions{})
 	return err
 }
 

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// namespaceFlags switch on the controller that ends namespaces, beside those of all sessions. DaemonSets get no pods, which nobody would end.
+// namespaceFlags switch on the controller that ends namespaces, beside those of all sessions. DaemonSets get no pods, which nobody
+// would end.
 func namespaceFlags() []string { return append(raisedLimits(), "--controllers=namespace,-daemonset") }
 
 // namespaces measures how soon namespaces are gone that are deleted.
@@ -49,7 +50,8 @@ func (b *bench) endEmpty(ctx context.Context, t turn, s *session, n int) error {
 		}
 		took = append(took, time.Since(deleted))
 	}
-	b.keep(t, sample{Scenario: "an empty namespace is deleted", Began: began, Flags: s.flags, Figures: latencies("from its deletion until it is gone", took)})
+	b.keep(t, sample{Scenario: "an empty namespace is deleted", Began: began, Flags: s.flags,
+		Figures: latencies("from its deletion until it is gone", took)})
 	return nil
 }
 
@@ -129,18 +131,22 @@ func kinds() []kindOf {
 		{"", "v1", "services", `{kind: Service, spec: {clusterIP: None}}`},
 		{"", "v1", "podtemplates", `{kind: PodTemplate, ` + pods + `}`},
 		{"", "v1", "limitranges", `{kind: LimitRange, spec: {limits: []}}`},
-		{"", "v1", "replicationcontrollers", `{kind: ReplicationController, spec: {replicas: 0, selector: {app: x}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}`},
+		{"", "v1", "replicationcontrollers",
+			`{kind: ReplicationController, spec: {replicas: 0, selector: {app: x}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}`},
 		{"apps", "v1", "controllerrevisions", `{kind: ControllerRevision, revision: 1, data: {x: y}}`},
 		{"apps", "v1", "daemonsets", `{kind: DaemonSet, spec: {` + selected + `}}`},
 		{"apps", "v1", "statefulsets", `{kind: StatefulSet, spec: {serviceName: x, replicas: 0, ` + selected + `}}`},
 		{"batch", "v1", "jobs", `{kind: Job, spec: {suspend: true, ` + pods + `}}`},
 		{"batch", "v1", "cronjobs", `{kind: CronJob, spec: {schedule: "0 0 1 1 *", jobTemplate: {spec: {` + pods + `}}}}`},
-		{"autoscaling", "v2", "horizontalpodautoscalers", `{kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x, apiVersion: apps/v1}}}`},
-		{"policy", "v1", "poddisruptionbudgets", `{kind: PodDisruptionBudget, spec: {maxUnavailable: 1, selector: {matchLabels: {app: x}}}}`},
+		{"autoscaling", "v2", "horizontalpodautoscalers",
+			`{kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x, apiVersion: apps/v1}}}`},
+		{"policy", "v1", "poddisruptionbudgets",
+			`{kind: PodDisruptionBudget, spec: {maxUnavailable: 1, selector: {matchLabels: {app: x}}}}`},
 		{"networking.k8s.io", "v1", "networkpolicies", `{kind: NetworkPolicy, spec: {podSelector: {}}}`},
 		{"networking.k8s.io", "v1", "ingresses", `{kind: Ingress, spec: {defaultBackend: {service: {name: x, port: {number: 80}}}}}`},
 		{"rbac.authorization.k8s.io", "v1", "roles", `{kind: Role, rules: []}`},
-		{"rbac.authorization.k8s.io", "v1", "rolebindings", `{kind: RoleBinding, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x}}`},
+		{"rbac.authorization.k8s.io", "v1", "rolebindings",
+			`{kind: RoleBinding, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x}}`},
 		{"coordination.k8s.io", "v1", "leases", `{kind: Lease}`},
 		{"storage.k8s.io", "v1", "csistoragecapacities", `{kind: CSIStorageCapacity, storageClassName: x}`},
 	}

@@ -20,7 +20,8 @@ func nodesAndTaints(ctx context.Context, b *bench) error {
 	if b.quick {
 		sizes = tainting{nodes: 200, tainted: 20, pods: 5}
 	}
-	flags := append(raisedLimits(), "--controllers=nodeipam,taint-eviction-controller", "--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8")
+	flags := append(raisedLimits(), "--controllers=nodeipam,taint-eviction-controller", "--allocate-node-cidrs",
+		"--cluster-cidr=10.0.0.0/8")
 	return b.inTurn(ctx, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
 			return b.withManager(ctx, p, t, flags, func(s *session) error {
@@ -32,25 +33,26 @@ func nodesAndTaints(ctx context.Context, b *bench) error {
 
 func (b *bench) nodesGetRanges(ctx context.Context, t turn, s *session, sizes tainting) error {
 	writes := figure{Floor: new(float64(sizes.nodes)), Most: new(float64(sizes.nodes + 10))} // the control plane has a few nodes of its own
-	return b.keepCost(ctx, t, s, fmt.Sprintf("%d nodes get ranges of addresses", sizes.nodes), writes, func(ctx context.Context) ([]figure, error) {
-		began := time.Now()
-		if err := s.plane.makeNodes(ctx, sizes.nodes, 0); err != nil {
-			return nil, err
-		}
-		err := until(ctx, "all nodes have ranges", 50*time.Millisecond, func() (bool, error) {
-			list, err := s.plane.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-			if err != nil {
-				return false, err
+	return b.keepCost(ctx, t, s, fmt.Sprintf("%d nodes get ranges of addresses", sizes.nodes), writes,
+		func(ctx context.Context) ([]figure, error) {
+			began := time.Now()
+			if err := s.plane.makeNodes(ctx, sizes.nodes, 0); err != nil {
+				return nil, err
 			}
-			for i := range list.Items {
-				if list.Items[i].Spec.PodCIDR == "" {
-					return false, s.manager.running()
+			err := until(ctx, "all nodes have ranges", 50*time.Millisecond, func() (bool, error) {
+				list, err := s.plane.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+				if err != nil {
+					return false, err
 				}
-			}
-			return len(list.Items) >= sizes.nodes, nil
+				for i := range list.Items {
+					if list.Items[i].Spec.PodCIDR == "" {
+						return false, s.manager.running()
+					}
+				}
+				return len(list.Items) >= sizes.nodes, nil
+			})
+			return []figure{seconds("from the first node until all have ranges", time.Since(began))}, err
 		})
-		return []figure{seconds("from the first node until all have ranges", time.Since(began))}, err
-	})
 }
 
 // nodesAreTainted taints nodes at the same time, and waits until all of their pods are being deleted, or gone.
@@ -77,7 +79,8 @@ func (b *bench) nodesAreTainted(ctx context.Context, t turn, s *session, sizes t
 			began := time.Now()
 			taint := []byte(`{"spec":{"taints":[{"key":"example.com/drain","effect":"NoExecute"}]}}`)
 			err := forEach(ctx, 8, sizes.tainted, func(ctx context.Context, _, i int) error {
-				_, err := s.plane.client.CoreV1().Nodes().Patch(ctx, fmt.Sprintf("daemon-%04d", i), types.MergePatchType, taint, metav1.PatchOptions{})
+				_, err := s.plane.client.CoreV1().Nodes().Patch(ctx, fmt.Sprintf("daemon-%04d", i), types.MergePatchType, taint,
+					metav1.PatchOptions{})
 				return err
 			})
 			if err != nil {

@@ -62,25 +62,30 @@ func (b *bench) nodesReport(ctx context.Context, t turn, s *session, sizes nodeS
 		}
 	}
 	writes := figure{Floor: new(0.0), Most: new(0.0)}
-	return b.keepCost(ctx, t, s, fmt.Sprintf("%d nodes report their status %d times", sizes.nodes, sizes.beats), writes, func(ctx context.Context) ([]figure, error) {
-		return nil, s.reports(ctx, sizes, sizes.beats)
-	})
+	return b.keepCost(ctx, t, s, fmt.Sprintf("%d nodes report their status %d times", sizes.nodes, sizes.beats), writes,
+		func(ctx context.Context) ([]figure, error) {
+			return nil, s.reports(ctx, sizes, sizes.beats)
+		})
 }
 
 // reports has each node report its status so often.
 func (s *session) reports(ctx context.Context, sizes nodeSizes, times int) error {
 	return forEach(ctx, 8, sizes.nodes*times, func(ctx context.Context, _, i int) error {
-		document := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339Nano))
-		_, err := s.plane.client.CoreV1().Nodes().Patch(ctx, fmt.Sprintf("daemon-%04d", i%sizes.nodes), types.StrategicMergePatchType, document, metav1.PatchOptions{}, "status")
+		document := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q}]}}`,
+			time.Now().UTC().Format(time.RFC3339Nano))
+		_, err := s.plane.client.CoreV1().Nodes().Patch(ctx, fmt.Sprintf("daemon-%04d", i%sizes.nodes), types.StrategicMergePatchType,
+			document, metav1.PatchOptions{}, "status")
 		return err
 	})
 }
 
-// clusterGrows adds a few nodes, so that the cluster passes a limit, and looks how many nodes have followed after a minute: no node reports.
+// clusterGrows adds a few nodes, so that the cluster passes a limit, and looks how many nodes have followed after a minute: no node
+// reports.
 func (b *bench) clusterGrows(ctx context.Context, t turn, s *session, sizes nodeSizes) error {
 	name := fmt.Sprintf("%d nodes come beside %d, so that all get another annotation", sizes.more, sizes.nodes)
 	all := sizes.nodes + sizes.more
-	writes := figure{Floor: new(float64(all)), Most: new(float64(all + 2*sizes.more))} // new ones may come before the class changes, and there are a few others
+	// new ones may come before the class changes, and there are a few others
+	writes := figure{Floor: new(float64(all)), Most: new(float64(all + 2*sizes.more))}
 	return b.keepCost(ctx, t, s, name, writes, func(ctx context.Context) ([]figure, error) {
 		began := time.Now()
 		for i := range sizes.more {
@@ -93,7 +98,8 @@ func (b *bench) clusterGrows(ctx context.Context, t turn, s *session, sizes node
 			n, err := s.plane.annotated(ctx, sizes.after)
 			took := time.Since(began)
 			if err != nil || n >= all || took > time.Minute {
-				return []figure{count("nodes that have followed within a minute", n), seconds("time until all have followed, at most a minute", took)}, err
+				return []figure{count("nodes that have followed within a minute", n),
+					seconds("time until all have followed, at most a minute", took)}, err
 			}
 			if err := errors.Join(sleep(ctx, 200*time.Millisecond), s.manager.running()); err != nil {
 				return nil, err

@@ -90,11 +90,12 @@ func (b *bench) collectGarbage(ctx context.Context, t turn, s *session, done, le
 	if err != nil {
 		return err
 	}
-	b.keep(t, sample{Scenario: fmt.Sprintf("podgc of %d finished pods while a node vanishes, default limits", finished), Began: began, Flags: s.flags, Figures: []figure{
-		seconds("from the node's end to the last orphan's", orphansGone),
-		seconds("from the first finished pod's end to the last one's", finishedGone),
-		megabytes("resident memory at its highest", peak),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("podgc of %d finished pods while a node vanishes, default limits", finished), Began: began,
+		Flags: s.flags, Figures: []figure{
+			seconds("from the node's end to the last orphan's", orphansGone),
+			seconds("from the first finished pod's end to the last one's", finishedGone),
+			megabytes("resident memory at its highest", peak),
+		}})
 	return nil
 }
 

@@ -101,7 +101,8 @@ func (l *launcher) start(ctx context.Context) (*plane, error) {
 	l.started++
 	p := &plane{
 		controllers: l.controllers, profiles: &l.profiles,
-		holder: exec.Command(l.program, "create", "--hold", "--no-build", "--without-node-taints", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started)),
+		holder: exec.Command(l.program, "create", "--hold", "--no-build", "--without-node-taints", "--name",
+			fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started)),
 	}
 	p.holder.Dir = l.source
 	var stderr bytes.Buffer
@@ -174,7 +175,8 @@ func (p *plane) dynamic() (dynamic.Interface, error) {
 
 // bareNamespace makes a namespace with nothing in it and returns its name.
 func (p *plane) bareNamespace(ctx context.Context) (string, error) {
-	made, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
+	made, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +190,8 @@ func (p *plane) newNamespace(ctx context.Context) (string, error) {
 		return "", err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := p.client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := p.client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return "", err
 	}
 	return name, nil

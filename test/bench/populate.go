@@ -46,7 +46,8 @@ func (p *plane) populate(ctx context.Context, c population) (namespaces []string
 		return nil, 0, err
 	}
 	err = forEach(ctx, 32, c.allDeployments(), func(ctx context.Context, worker, i int) error {
-		return makeDeploymentTree(ctx, clients[worker%len(clients)], namespaces[i%c.namespaces], fmt.Sprintf("web-%d", i/c.namespaces), c.pods, uint32(i*c.pods))
+		return makeDeploymentTree(ctx, clients[worker%len(clients)], namespaces[i%c.namespaces], fmt.Sprintf("web-%d", i/c.namespaces),
+			c.pods, uint32(i*c.pods))
 	})
 	if err != nil {
 		return nil, 0, err
@@ -117,7 +118,9 @@ func replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 // containers with variables, probes, resources and volumes.
 func richSpec(name string) corev1.PodSpec {
 	spec := corev1.PodSpec{ServiceAccountName: "default", Volumes: []corev1.Volume{
-		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name + "-config"}}}},
+		{Name: "config",
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name + "-config"}}}},
 		{Name: "credentials", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name + "-credentials"}}},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}}
@@ -126,13 +129,16 @@ func richSpec(name string) corev1.PodSpec {
 			Args:  []string{"--listen=:8080", "--log-format=json", "--config=/etc/web/config.yaml"},
 			Ports: []corev1.ContainerPort{{Name: fmt.Sprintf("port-%d", c), ContainerPort: port}},
 			VolumeMounts: []corev1.VolumeMount{
-				{Name: "config", MountPath: "/etc/web", ReadOnly: true}, {Name: "credentials", MountPath: "/etc/credentials", ReadOnly: true},
+				{Name: "config", MountPath: "/etc/web", ReadOnly: true},
+				{Name: "credentials", MountPath: "/etc/credentials", ReadOnly: true},
 				{Name: "scratch", MountPath: "/tmp"},
 			}}
 		for i := range 4 {
-			container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("WEB_SETTING_NUMBER_%02d", i), Value: "a-value-of-some-length.example.com:5432"})
+			container.Env = append(container.Env,
+				corev1.EnvVar{Name: fmt.Sprintf("WEB_SETTING_NUMBER_%02d", i), Value: "a-value-of-some-length.example.com:5432"})
 		}
-		container.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}
+		container.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("128Mi")}
 		container.ReadinessProbe = &corev1.Probe{PeriodSeconds: 5}
 		container.ReadinessProbe.Exec = &corev1.ExecAction{Command: []string{"/bin/web", "ready"}}
 		spec.Containers = append(spec.Containers, container)

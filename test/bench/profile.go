@@ -35,7 +35,8 @@ func profiled(flags []string) (changed []string, address string, err error) {
 		return nil, "", err
 	}
 	changed = slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == "--secure-port=0" })
-	return append(changed, "--secure-port="+port, "--bind-address=127.0.0.1", "--authorization-always-allow-paths=/debug/pprof/*"), address, nil
+	return append(changed, "--secure-port="+port, "--bind-address=127.0.0.1", "--authorization-always-allow-paths=/debug/pprof/*"), address,
+		nil
 }
 
 // take takes profiles of the manager at address until the returned function is called. What is not complete by then is
@@ -71,7 +72,8 @@ var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Con
 
 // fetchProfile asks a manager for a profile and writes it to a file, if it is complete.
 func fetchProfile(ctx context.Context, address, file string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/debug/pprof/profile?seconds=%d", address, int(profileTime.Seconds())), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("https://%s/debug/pprof/profile?seconds=%d", address, int(profileTime.Seconds())), nil)
 	if err != nil {
 		return err
 	}

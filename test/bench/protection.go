@@ -55,8 +55,8 @@ func (b *bench) letClaimsGo(ctx context.Context, t turn, s *session, n int) erro
 	return nil
 }
 
-// deleteUsedClaims deletes n claims, and when the manager is quiet the pods that use them. It returns how many claims the pods have kept, and
-// how long it took from the last pod's deletion until all claims were gone.
+// deleteUsedClaims deletes n claims, and when the manager is quiet the pods that use them. It returns how many claims the pods have
+// kept, and how long it took from the last pod's deletion until all claims were gone.
 func (s *session) deleteUsedClaims(ctx context.Context, clients []kubernetes.Interface, ns string, n int) (int, time.Duration, error) {
 	client := s.plane.client.CoreV1()
 	if err := client.PersistentVolumeClaims(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -70,7 +70,8 @@ func (s *session) deleteUsedClaims(ctx context.Context, clients []kubernetes.Int
 		return 0, 0, err
 	}
 	err = forEach(ctx, len(clients), n, func(ctx context.Context, worker, i int) error {
-		return clients[worker].CoreV1().Pods(ns).Delete(ctx, fmt.Sprint("web-", i), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		return clients[worker].CoreV1().Pods(ns).Delete(ctx, fmt.Sprint("web-", i),
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	})
 	if err != nil {
 		return 0, 0, err
@@ -99,23 +100,26 @@ func (b *bench) keepProtection(t turn, s *session, began time.Time, n, kept int,
 		}
 	}
 	floor := float64(n)
-	b.keep(t, sample{Scenario: fmt.Sprintf("%d claims are deleted, and then the pods that use them", n), Began: began, Flags: s.flags, Writes: countWrites(seen).rows, Figures: []figure{
-		exactly("claims that went before their pods", n-kept, 0),
-		{Name: "updates", Value: float64(updates), Floor: &floor},
-		count("live reads of pods", lists),
-		seconds("from the last deletion of a pod until the last claim is gone", lag),
-		seconds("CPU of the manager", cpu),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("%d claims are deleted, and then the pods that use them", n), Began: began, Flags: s.flags,
+		Writes: countWrites(seen).rows, Figures: []figure{
+			exactly("claims that went before their pods", n-kept, 0),
+			{Name: "updates", Value: float64(updates), Floor: &floor},
+			count("live reads of pods", lists),
+			seconds("from the last deletion of a pod until the last claim is gone", lag),
+			seconds("CPU of the manager", cpu),
+		}})
 }
 
 // createUsedClaims creates claims, each with a pod on a node that uses it.
 func createUsedClaims(ctx context.Context, clients []kubernetes.Interface, ns string, n int) error {
 	return forEach(ctx, len(clients), n, func(ctx context.Context, worker, i int) error {
 		client, name := clients[worker].CoreV1(), fmt.Sprint("data-", i)
-		_, err := client.PersistentVolumeClaims(ns).Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}}, metav1.CreateOptions{})
+		_, err := client.PersistentVolumeClaims(ns).Create(ctx,
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+					"1Gi")}},
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,8 @@ func (n *limited) measure(ctx context.Context, b *bench, t turn, s *session) err
 // delete deletes one pod after the other.
 func (n *limited) delete(ctx context.Context, p *plane) error {
 	for i := range n.deletions {
-		if err := p.client.CoreV1().Pods(n.ns).Delete(ctx, fmt.Sprint("web-", i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		if err := p.client.CoreV1().Pods(n.ns).Delete(ctx, fmt.Sprint("web-", i),
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 			return err
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

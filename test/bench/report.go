@@ -48,7 +48,8 @@ func writeReport(file string, b *bench, began time.Time) error {
 // results is what a page says of a run.
 func results(samples []sample, began time.Time) string {
 	h := thisHost()
-	return fmt.Sprintf("%s, %d cores, %s, %s; the command took %s:\n\n    %s\n\n%s\n", began.UTC().Format(time.DateOnly), h.Cores, h.CPU, h.Builder,
+	return fmt.Sprintf("%s, %d cores, %s, %s; the command took %s:\n\n    %s\n\n%s\n", began.UTC().Format(time.DateOnly), h.Cores, h.CPU,
+		h.Builder,
 		time.Since(began).Round(time.Minute), strings.Join(append([]string{"go run ."}, os.Args[1:]...), " "), table(samples))
 }
 

@@ -82,7 +82,8 @@ func broken(samples []sample) (list []string) {
 	for _, s := range samples {
 		for _, f := range s.Figures {
 			if s.Contender == ours && f.Most != nil && f.Value > *f.Most {
-				list = append(list, fmt.Sprintf("%s, run %d: %s: %s, at most %s", s.Scenario, s.Run, f.Name, show(f.Value, f.Unit), show(*f.Most, f.Unit)))
+				list = append(list,
+					fmt.Sprintf("%s, run %d: %s: %s, at most %s", s.Scenario, s.Run, f.Name, show(f.Value, f.Unit), show(*f.Most, f.Unit)))
 			}
 		}
 	}

@@ -70,7 +70,8 @@ func TestLimitOfWrites(t *testing.T) {
 		{"others may be a twentieth more", 1030, 400, 0, 0, false},
 		{"and not more than that", 1031, 400, 0, 0, true},
 	} {
-		figures := j.figures(measured{writes: counts{writes: row.writes, status: row.status}, wall: row.wall, took: []time.Duration{0, row.longest}})
+		figures := j.figures(measured{writes: counts{writes: row.writes, status: row.status}, wall: row.wall,
+			took: []time.Duration{0, row.longest}})
 		if got := broken([]sample{{Contender: ours, Figures: figures}}); (len(got) > 0) != row.broken {
 			t.Errorf("%s: %v", row.what, got)
 		}
@@ -79,7 +80,8 @@ func TestLimitOfWrites(t *testing.T) {
 
 func TestCountWrites(t *testing.T) {
 	rows := func(verb, resource, subresource string, code, n, noOps int) countproxy.Row {
-		return countproxy.Row{Request: countproxy.Request{Verb: verb, Resource: resource, Subresource: subresource, Code: code}, Count: n, NoOps: noOps}
+		return countproxy.Row{Request: countproxy.Request{Verb: verb, Resource: resource, Subresource: subresource, Code: code}, Count: n,
+			NoOps: noOps}
 	}
 	got := countWrites(countproxy.Summary{Rows: []countproxy.Row{
 		rows("create", "pods", "", http.StatusCreated, 10, 0),
@@ -93,7 +95,8 @@ func TestCountWrites(t *testing.T) {
 		rows("get", "pods", "", http.StatusOK, 9, 0),
 		rows("watch", "pods", "", http.StatusOK, 1, 0),
 	}})
-	if got.writes != 19 || got.conflicts != 3 || got.otherRefusals != 1 || got.noOps != 2 || got.events != 8 || got.status != 8 || len(got.rows) != 4 {
+	if got.writes != 19 || got.conflicts != 3 || got.otherRefusals != 1 || got.noOps != 2 || got.events != 8 || got.status != 8 ||
+		len(got.rows) != 4 {
 		t.Errorf("%+v", got)
 	}
 	if got.rows[1] != (tally{Resource: "deployments/status", Verb: "update", Code: 200, Count: 5, NoOps: 2}) {
@@ -106,7 +109,9 @@ func TestChoose(t *testing.T) {
 		o    options
 		want string
 	}{
-		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles autoscalers quotas"},
+		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets " +
+			"statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles " +
+			"autoscalers quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
 		{options{only: "takeover", quick: true}, "takeover"},
@@ -129,7 +134,8 @@ func TestChoose(t *testing.T) {
 
 func TestReportHasAllSamples(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.json")
-	b := &bench{runs: 2, contenders: []contender{{Name: ours, Binary: "/x", Version: "v1"}}, samples: []sample{{Scenario: "create", Contender: ours, Run: 1, Figures: []figure{count("writes", 3)}}}}
+	b := &bench{runs: 2, contenders: []contender{{Name: ours, Binary: "/x", Version: "v1"}},
+		samples: []sample{{Scenario: "create", Contender: ours, Run: 1, Figures: []figure{count("writes", 3)}}}}
 	if err := writeReport(file, b, time.Now()); err != nil {
 		t.Fatal(err)
 	}

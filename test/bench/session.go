@@ -51,7 +51,8 @@ func silentNodes() []string {
 func (p *plane) files() []string {
 	pki := filepath.Join(p.Dir, "pki")
 	return []string{
-		"--root-ca-file=" + filepath.Join(pki, "ca.crt"), "--service-account-private-key-file=" + filepath.Join(p.Dir, "localcluster", "pki", "sa.key"),
+		"--root-ca-file=" + filepath.Join(pki, "ca.crt"),
+		"--service-account-private-key-file=" + filepath.Join(p.Dir, "localcluster", "pki", "sa.key"),
 		"--cluster-signing-cert-file=" + filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(pki, "ca.key"),
 	}
 }
@@ -70,7 +71,8 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, name: c.Name, own: flags, flags: slices.Concat(silentNodes(), flags, commonFlags(p.controllers)), recorder: cpufloor.NewRecorder()}
+	s = &session{plane: p, name: c.Name, own: flags, flags: slices.Concat(silentNodes(), flags, commonFlags(p.controllers)),
+		recorder: cpufloor.NewRecorder()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())
@@ -241,7 +243,8 @@ func (s *session) costOf(ctx context.Context, do func(context.Context) error) (c
 }
 
 // keepCost does some work, and keeps what it costs a manager, with the figures that the work returns. It is told the limits of the writes.
-func (b *bench) keepCost(ctx context.Context, t turn, s *session, name string, writes figure, do func(context.Context) ([]figure, error)) error {
+func (b *bench) keepCost(ctx context.Context, t turn, s *session, name string, writes figure,
+	do func(context.Context) ([]figure, error)) error {
 	began := time.Now()
 	var figures []figure
 	c, err := s.costOf(ctx, func(ctx context.Context) (err error) {

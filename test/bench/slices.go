@@ -151,12 +151,13 @@ func (b *bench) rollService(ctx context.Context, t turn, s *session, n int) erro
 		return err
 	}
 	fewest := float64((n + endpointsPerSlice - 1) / endpointsPerSlice)
-	b.keep(t, sample{Scenario: fmt.Sprintf("a Service of %d pods is updated", n), Began: began, Flags: s.flags, Writes: m.writes.rows, Figures: []figure{
-		count("EndpointSlices written", sliceWrites(s)),
-		{Name: "EndpointSlices afterwards", Value: float64(len(list.Items)), Floor: &fewest},
-		seconds("time until all is rolled out", m.wall),
-		seconds("CPU of the manager", m.cpu),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("a Service of %d pods is updated", n), Began: began, Flags: s.flags, Writes: m.writes.rows,
+		Figures: []figure{
+			count("EndpointSlices written", sliceWrites(s)),
+			{Name: "EndpointSlices afterwards", Value: float64(len(list.Items)), Floor: &fewest},
+			seconds("time until all is rolled out", m.wall),
+			seconds("CPU of the manager", m.cpu),
+		}})
 	return nil
 }
 

@@ -55,7 +55,8 @@ func (b *bench) updateStatefulSets(ctx context.Context, t turn, s *session, ns *
 		floor: floor.Writes{Status: n, Other: n * (1 + 2*replicas)},
 		each: func(ctx context.Context, worker int, name string) error {
 			ns.crowd.allow(name, replicas, replicas-1)
-			_, err := ns.client(worker).AppsV1().StatefulSets(ns.name).Patch(ctx, name, types.StrategicMergePatchType, document, metav1.PatchOptions{})
+			_, err := ns.client(worker).AppsV1().StatefulSets(ns.name).Patch(ctx, name, types.StrategicMergePatchType, document,
+				metav1.PatchOptions{})
 			return err
 		},
 	})
@@ -73,7 +74,8 @@ type statefulWork struct {
 func (b *bench) rollStatefulSets(ctx context.Context, t turn, s *session, ns *namespace, w statefulWork) error {
 	began := time.Now()
 	m, err := s.measure(ctx, ns, func(ctx context.Context) error {
-		err := forEach(ctx, userWorkers, w.sets, func(ctx context.Context, worker, i int) error { return w.each(ctx, worker, fmt.Sprint("db-", i)) })
+		err := forEach(ctx, userWorkers, w.sets,
+			func(ctx context.Context, worker, i int) error { return w.each(ctx, worker, fmt.Sprint("db-", i)) })
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ func TestPercentile(t *testing.T) {
 		p      int
 		want   int
 	}{
-		{nil, 50, 0}, {[]int{7}, 99, 7}, {[]int{1, 2}, 50, 1}, {[]int{1, 2, 3}, 50, 2}, {hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {[]int{2, 1}, 0, 1},
+		{nil, 50, 0}, {[]int{7}, 99, 7}, {[]int{1, 2}, 50, 1}, {[]int{1, 2, 3}, 50, 2}, {hundred, 50, 50}, {hundred, 99, 99},
+		{hundred, 100, 100}, {[]int{2, 1}, 0, 1},
 	} {
 		if got := percentile(row.values, row.p); got != row.want {
 			t.Errorf("%d%% of %v: %d, want %d", row.p, row.values, got, row.want)

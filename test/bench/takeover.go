@@ -127,11 +127,12 @@ func (b *bench) takeOver(ctx context.Context, t turn, leader, successor *session
 	if err := ns.waitRolledOut(ctx, successor.manager.running); err != nil {
 		return err
 	}
-	b.keep(t, sample{Scenario: fmt.Sprintf("takeover after %s, %s", signalName(signal), where), Began: began, Flags: leader.flags, Figures: []figure{
-		seconds("from the signal to the process's end", ended),
-		seconds("from the signal to the successor's first write", first),
-		seconds("from the signal to a new Deployment rolled out", time.Since(began)),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("takeover after %s, %s", signalName(signal), where), Began: began, Flags: leader.flags,
+		Figures: []figure{
+			seconds("from the signal to the process's end", ended),
+			seconds("from the signal to the successor's first write", first),
+			seconds("from the signal to a new Deployment rolled out", time.Since(began)),
+		}})
 	return nil
 }
 

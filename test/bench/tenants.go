@@ -23,8 +23,8 @@ type tenantSizes struct {
 	autoscalers  int
 }
 
-// tenants measures what tenant B waits for while tenant A keeps a controller busy; where it is about turns of keys, with the limits of clients that
-// are the default, too.
+// tenants measures what tenant B waits for while tenant A keeps a controller busy; where it is about turns of keys, with the limits of
+// clients that are the default, too.
 func tenants(ctx context.Context, b *bench) error {
 	sizes := tenantSizes{owners: 100, each: 1000, deployments: 1000, autoscalers: 200}
 	busy := busySizes{flapping: 25, pods: 8, endless: 100, atRest: 1000, asks: 5}
@@ -38,7 +38,8 @@ func tenants(ctx context.Context, b *bench) error {
 			raised := append(raisedLimits(), controllers)
 			err := b.withManager(ctx, p, t, raised, func(s *session) error {
 				return errors.Join(
-					b.besideDependents(ctx, t, s, sizes), b.besideDeployments(ctx, t, s, sizes.deployments), b.besideSlowMetrics(ctx, t, s, sizes.autoscalers),
+					b.besideDependents(ctx, t, s, sizes), b.besideDeployments(ctx, t, s, sizes.deployments),
+					b.besideSlowMetrics(ctx, t, s, sizes.autoscalers),
 					b.besideBusy(ctx, t, s, busy))
 			})
 			byDefault := b.withManager(ctx, p, t, []string{controllers}, func(s *session) error { return b.besideBusy(ctx, t, s, busy) })
@@ -50,7 +51,8 @@ func tenants(ctx context.Context, b *bench) error {
 // smallShare is how many pods, or dependents, tenant B has.
 const smallShare = 8
 
-// besideDependents has the owners of all that tenant A has deleted. Once that is being collected, tenant B creates a Job, and then deletes an owner.
+// besideDependents has the owners of all that tenant A has deleted. Once that is being collected, tenant B creates a Job, and then
+// deletes an owner.
 func (b *bench) besideDependents(ctx context.Context, t turn, s *session, sizes tenantSizes) error {
 	a, err := s.plane.newNamespace(ctx)
 	if err != nil {
@@ -69,7 +71,8 @@ func (b *bench) besideDependents(ctx context.Context, t turn, s *session, sizes 
 		all := sizes.owners * sizes.each
 		c, err := s.costOf(ctx, func(ctx context.Context) (err error) {
 			began = time.Now()
-			if err := forEach(ctx, userWorkers, len(owners), func(ctx context.Context, _, i int) error { return s.plane.deleteOwner(ctx, a, owners[i]) }); err != nil {
+			if err := forEach(ctx, userWorkers, len(owners),
+				func(ctx context.Context, _, i int) error { return s.plane.deleteOwner(ctx, a, owners[i]) }); err != nil {
 				return err
 			}
 			if err := s.awaitDependents(ctx, a, func(left int) bool { return left < all }); err != nil {
@@ -87,7 +90,8 @@ func (b *bench) besideDependents(ctx context.Context, t turn, s *session, sizes 
 		}
 		name := fmt.Sprintf("A has %d dependents collected, B starts a Job of %d pods and deletes an owner of %[2]d", all, smallShare)
 		b.keep(t, sample{Scenario: name, Began: began, Flags: s.flags, Figures: append(figures,
-			figure{Name: "deletions for A", Value: float64(all) / over.Sub(began).Seconds(), Unit: "/s"}, seconds("CPU of the manager", c.cpu))})
+			figure{Name: "deletions for A", Value: float64(all) / over.Sub(began).Seconds(), Unit: "/s"},
+			seconds("CPU of the manager", c.cpu))})
 		return nil
 	})
 }
@@ -142,7 +146,8 @@ func (p *plane) makeOwned(ctx context.Context, ns string, owners, each int) ([]s
 	names, uids := make([]string, owners), make([]types.UID, owners)
 	err = forEach(ctx, len(clients), owners, func(ctx context.Context, worker, i int) error {
 		names[i] = ownerName(i)
-		made, err := clients[worker].CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.CreateOptions{})
+		made, err := clients[worker].CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: names[i]}},
+			metav1.CreateOptions{})
 		if err == nil {
 			uids[i] = made.UID
 		}
@@ -197,11 +202,12 @@ func (b *bench) besideDeployments(ctx context.Context, t turn, s *session, deplo
 			if err := a.waitRolledOut(ctx, s.manager.running); err != nil {
 				return err
 			}
-			b.keep(t, sample{Scenario: fmt.Sprintf("A creates %d Deployments of 2 pods, B one of %d", deployments, smallShare), Began: began, Flags: s.flags, Figures: []figure{
-				seconds("from the creation of B's until it is rolled out", took),
-				count("Deployments of A that are then not rolled out", missing),
-				seconds("until all are rolled out", time.Since(began)),
-			}})
+			b.keep(t, sample{Scenario: fmt.Sprintf("A creates %d Deployments of 2 pods, B one of %d", deployments, smallShare),
+				Began: began, Flags: s.flags, Figures: []figure{
+					seconds("from the creation of B's until it is rolled out", took),
+					count("Deployments of A that are then not rolled out", missing),
+					seconds("until all are rolled out", time.Since(began)),
+				}})
 			return nil
 		})
 	})
@@ -210,7 +216,8 @@ func (b *bench) besideDeployments(ctx context.Context, t turn, s *session, deplo
 // slowMetric is how long each external metric of tenant A takes.
 const slowMetric = 2 * time.Second
 
-// besideSlowMetrics has autoscalers of tenant A look at metrics that are slow, and one of tenant B at one that is not. It times three changes.
+// besideSlowMetrics has autoscalers of tenant A look at metrics that are slow, and one of tenant B at one that is not. It times three
+// changes.
 func (b *bench) besideSlowMetrics(ctx context.Context, t turn, s *session, autoscalers int) (err error) {
 	metrics, err := metricsapi.Start(ctx, s.plane.config, metricsapi.Options{})
 	if err != nil {
@@ -237,10 +244,11 @@ func (b *bench) besideSlowMetrics(ctx context.Context, t turn, s *session, autos
 	if err != nil {
 		return err
 	}
-	b.keep(t, sample{Scenario: fmt.Sprintf("A has %d autoscalers whose metrics take %v each, B one", autoscalers, slowMetric), Began: began, Flags: s.flags, Figures: []figure{
-		seconds("from a change until B is scaled, median", percentile(took, 50)),
-		seconds("the longest", percentile(took, 100)),
-	}})
+	b.keep(t, sample{Scenario: fmt.Sprintf("A has %d autoscalers whose metrics take %v each, B one", autoscalers, slowMetric), Began: began,
+		Flags: s.flags, Figures: []figure{
+			seconds("from a change until B is scaled, median", percentile(took, 50)),
+			seconds("the longest", percentile(took, 100)),
+		}})
 	return nil
 }
 
@@ -276,19 +284,22 @@ func (s *session) followMetric(ctx context.Context, metrics *metricsapi.Server) 
 	return took, nil
 }
 
-// scaleByExternal makes a ReplicationController, which no controller looks after, and its autoscaler, both with the name of an external metric.
+// scaleByExternal makes a ReplicationController, which no controller looks after, and its autoscaler, both with the name of an external
+// metric.
 func (p *plane) scaleByExternal(ctx context.Context, ns, metric string) error {
-	if _, err := p.client.CoreV1().ReplicationControllers(ns).Create(ctx, newTarget(metric, 1, loosePod(ns, "", metric)), metav1.CreateOptions{}); err != nil {
+	if _, err := p.client.CoreV1().ReplicationControllers(ns).Create(ctx, newTarget(metric, 1, loosePod(ns, "", metric)),
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if err := p.haveReplicas(ctx, ns, metric, 1); err != nil {
 		return err
 	}
 	h := newAutoscaler(metric)
-	h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
-		Metric: autoscalingv2.MetricIdentifier{Name: metric},
-		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("10"))},
-	}}}
+	h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType,
+		External: &autoscalingv2.ExternalMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: metric},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("10"))},
+		}}}
 	_, err := p.client.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(ctx, h, metav1.CreateOptions{})
 	return err
 }

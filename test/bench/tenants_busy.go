@@ -34,22 +34,26 @@ func (b *bench) besideBusy(ctx context.Context, t turn, s *session, sizes busySi
 	}
 	change := func(ctx context.Context, a *namespace) error {
 		for i := 0; ctx.Err() == nil; i++ {
-			if err := errors.Join(a.updateDeployments(ctx, 1, sizes.endless, fmt.Sprint("web:", i+2)), sleep(ctx, time.Second)); err != nil {
+			if err := errors.Join(a.updateDeployments(ctx, 1, sizes.endless, fmt.Sprint("web:", i+2)),
+				sleep(ctx, time.Second)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	return errors.Join(
-		b.besideWork(ctx, t, s, fmt.Sprintf("A has %d flapping Deployments of %d pods, B creates one of %d", sizes.flapping, sizes.pods, smallShare),
+		b.besideWork(ctx, t, s,
+			fmt.Sprintf("A has %d flapping Deployments of %d pods, B creates one of %d", sizes.flapping, sizes.pods, smallShare),
 			sizes.asks, sizes.flapping, sizes.pods, flap),
-		b.besideWork(ctx, t, s, fmt.Sprintf("A has a rollout of %d pods that never ends, B creates a Deployment of %d", sizes.endless, smallShare),
+		b.besideWork(ctx, t, s,
+			fmt.Sprintf("A has a rollout of %d pods that never ends, B creates a Deployment of %d", sizes.endless, smallShare),
 			sizes.asks, 1, sizes.endless, change),
 	)
 }
 
 // besideWork has tenant A roll out Deployments, and then work on them until tenant B has asked for so many of its own.
-func (b *bench) besideWork(ctx context.Context, t turn, s *session, name string, asks, deployments, pods int, work func(context.Context, *namespace) error) error {
+func (b *bench) besideWork(ctx context.Context, t turn, s *session, name string, asks, deployments, pods int,
+	work func(context.Context, *namespace) error) error {
 	return s.inNamespace(ctx, func(a *namespace) error {
 		return s.inNamespace(ctx, func(ns *namespace) error {
 			if err := a.createDeployments(ctx, 0, deployments, pods); err != nil {
@@ -100,7 +104,8 @@ func (ns *namespace) askFor(ctx context.Context, s *session, asks int) (took []t
 	return took, nil
 }
 
-// besideBackground has a fresh leader find what tenant A has at rest, and tenant B create a Deployment as soon as it leads. It ends no session.
+// besideBackground has a fresh leader find what tenant A has at rest, and tenant B create a Deployment as soon as it leads. It ends no
+// session.
 func (b *bench) besideBackground(ctx context.Context, t turn, p *plane, flags []string, sizes busySizes) error {
 	a, err := p.follow(ctx)
 	if err != nil {
@@ -132,7 +137,8 @@ func (b *bench) besideBackground(ctx context.Context, t turn, p *plane, flags []
 	if err != nil {
 		return errors.Join(err, s.end())
 	}
-	b.keep(t, sample{Scenario: fmt.Sprintf("a fresh leader finds %d Deployments of A at rest, B creates one of %d", sizes.atRest, smallShare), Began: began, Flags: s.flags,
+	b.keep(t, sample{Scenario: fmt.Sprintf("a fresh leader finds %d Deployments of A at rest, B creates one of %d", sizes.atRest,
+		smallShare), Began: began, Flags: s.flags,
 		Figures: []figure{seconds("from the creation of B's until it is rolled out", took)}})
 	return s.end()
 }

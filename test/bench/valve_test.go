@@ -75,7 +75,8 @@ func TestValveCutsWatchesAndMakesThemListAnew(t *testing.T) {
 		}
 	}
 	// Two lists of its own kind, by watch, and one plain.
-	if err := until(t.Context(), "the lists are seen", time.Millisecond, func() (bool, error) { n, first := v.pods(); return n == 3 && !first.IsZero(), nil }); err != nil {
+	if err := until(t.Context(), "the lists are seen", time.Millisecond,
+		func() (bool, error) { n, first := v.pods(); return n == 3 && !first.IsZero(), nil }); err != nil {
 		t.Error(err)
 	}
 	if got, least := v.received.Load(), int64(4*len("objects ")); got < least || v.open() == 0 {
@@ -100,6 +101,7 @@ func TestSpyFindsAMarkerInPieces(t *testing.T) {
 			t.Errorf("in pieces of %d: found %d times", size, found)
 		}
 	}
-	s := &spy{ReadCloser: io.NopCloser(strings.NewReader("-MAR-KMARK")), over: func() { t.Error("found what is not there") }, marker: []byte("-MARK-")}
+	s := &spy{ReadCloser: io.NopCloser(strings.NewReader("-MAR-KMARK")), over: func() { t.Error("found what is not there") },
+		marker: []byte("-MARK-")}
 	_, _ = io.ReadAll(s)
 }

@@ -19,10 +19,12 @@ import (
 // benchDriver is the driver that the benchmark stands in for.
 const benchDriver = "bench.example.com"
 
-// binding is how many pairs are bound that name each other, how many claims get volumes from a driver, and how many Released volumes lie about.
+// binding is how many pairs are bound that name each other, how many claims get volumes from a driver, and how many Released volumes
+// lie about.
 type binding struct{ pairs, made, released int }
 
-// volumes measures claims that are bound: to volumes that are there, and to those that a driver makes, first among few and then among many Released volumes.
+// volumes measures claims that are bound: to volumes that are there, and to those that a driver makes, first among few and then among
+// many Released volumes.
 func volumes(ctx context.Context, b *bench) error {
 	sizes := binding{pairs: 500, made: 1000, released: 10_000}
 	if b.quick {
@@ -55,7 +57,8 @@ func newVolume(name, class string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: gibibyte(), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-		PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: benchDriver, VolumeHandle: name}},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: benchDriver,
+			VolumeHandle: name}},
 	}}
 }
 
@@ -69,19 +72,22 @@ func newClaim(name, class, volume string) *corev1.PersistentVolumeClaim {
 // boundPairs creates volumes and claims that name each other, and waits until all are bound.
 func (b *bench) boundPairs(ctx context.Context, t turn, s *session, n int) error {
 	return s.inNamespace(ctx, func(ns *namespace) error {
-		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(6 * n))} // the four that bind, and the claim says that it is unused; a volume may be Available before
-		return b.keepCost(ctx, t, s, fmt.Sprintf("%d volumes and claims that name each other are bound", n), writes, func(ctx context.Context) ([]figure, error) {
-			return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
-				name := fmt.Sprintf("pair-%s-%d", ns.name, i)
-				v := newVolume(name, "shelf")
-				v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ns.name, Name: name}
-				if _, err := s.plane.client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
+		// the four that bind, and the claim says that it is unused; a volume may be Available before
+		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(6 * n))}
+		return b.keepCost(ctx, t, s, fmt.Sprintf("%d volumes and claims that name each other are bound", n), writes,
+			func(ctx context.Context) ([]figure, error) {
+				return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
+					name := fmt.Sprintf("pair-%s-%d", ns.name, i)
+					v := newVolume(name, "shelf")
+					v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ns.name, Name: name}
+					if _, err := s.plane.client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
+						return err
+					}
+					_, err := s.plane.client.CoreV1().PersistentVolumeClaims(ns.name).Create(ctx, newClaim(name, "shelf", name),
+						metav1.CreateOptions{})
 					return err
-				}
-				_, err := s.plane.client.CoreV1().PersistentVolumeClaims(ns.name).Create(ctx, newClaim(name, "shelf", name), metav1.CreateOptions{})
-				return err
-			}, nil)
-		})
+				}, nil)
+			})
 	})
 }
 
@@ -92,24 +98,30 @@ func (b *bench) madeVolumes(ctx context.Context, t turn, s *session, n int, amon
 		if _, err := s.plane.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(5 * n))} // to ask, the three that bind, and the claim says that it is unused
-		return b.keepCost(ctx, t, s, fmt.Sprintf("%d claims get volumes from a driver%s", n, among), writes, func(ctx context.Context) ([]figure, error) {
-			return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
-				_, err := s.plane.client.CoreV1().PersistentVolumeClaims(ns.name).Create(ctx, newClaim(fmt.Sprint("data-", i), class.Name, ""), metav1.CreateOptions{})
-				return err
-			}, func(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
-				v := newVolume("pvc-"+string(c.UID), class.Name)
-				v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": benchDriver}
-				v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: ns.name, Name: c.Name, UID: c.UID}
-				_, err := s.plane.client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
-				return err
+		// to ask, the three that bind, and the claim says that it is unused
+		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(5 * n))}
+		return b.keepCost(ctx, t, s, fmt.Sprintf("%d claims get volumes from a driver%s", n, among), writes,
+			func(ctx context.Context) ([]figure, error) {
+				return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
+					_, err := s.plane.client.CoreV1().PersistentVolumeClaims(ns.name).Create(ctx,
+						newClaim(fmt.Sprint("data-", i), class.Name, ""), metav1.CreateOptions{})
+					return err
+				}, func(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
+					v := newVolume("pvc-"+string(c.UID), class.Name)
+					v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": benchDriver}
+					v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: ns.name,
+						Name: c.Name, UID: c.UID}
+					_, err := s.plane.client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
+					return err
+				})
 			})
-		})
 	})
 }
 
-// bindAll creates claims, has a driver make the volumes of those that ask for it, and says how long it took from the creation of each until it was bound.
-func (s *session) bindAll(ctx context.Context, ns string, n int, create func(context.Context, int) error, drive func(context.Context, *corev1.PersistentVolumeClaim) error) ([]figure, error) {
+// bindAll creates claims, has a driver make the volumes of those that ask for it, and says how long it took from the creation of each
+// until it was bound.
+func (s *session) bindAll(ctx context.Context, ns string, n int, create func(context.Context, int) error,
+	drive func(context.Context, *corev1.PersistentVolumeClaim) error) ([]figure, error) {
 	claims := s.plane.client.CoreV1().PersistentVolumeClaims(ns)
 	list, err := claims.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,11 +141,13 @@ func (s *session) bindAll(ctx context.Context, ns string, n int, create func(con
 	if err := errors.Join(err, <-created); err != nil {
 		return nil, err
 	}
-	return append(latencies("from the creation of a claim until it is bound", took), exactly("writes that were refused as outdated", conflicts(s.proxy.Requests())-before, 0)), nil
+	return append(latencies("from the creation of a claim until it is bound", took),
+		exactly("writes that were refused as outdated", conflicts(s.proxy.Requests())-before, 0)), nil
 }
 
 // awaitBound follows claims until so many are bound.
-func (s *session) awaitBound(ctx context.Context, w watch.Interface, n int, drive func(context.Context, *corev1.PersistentVolumeClaim) error) (took []time.Duration, err error) {
+func (s *session) awaitBound(ctx context.Context, w watch.Interface, n int,
+	drive func(context.Context, *corev1.PersistentVolumeClaim) error) (took []time.Duration, err error) {
 	began, asked, made := map[string]time.Time{}, map[string]bool{}, make(chan error, n)
 	alive := time.NewTicker(time.Second)
 	defer alive.Stop()
@@ -180,7 +194,8 @@ func (p *plane) releasedVolumes(ctx context.Context, n int) error {
 	volumes := p.client.CoreV1().PersistentVolumes()
 	return forEach(ctx, 16, n, func(ctx context.Context, _, i int) error {
 		v := newVolume(fmt.Sprint("released-", i), "shelf")
-		v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "gone", Name: fmt.Sprint("data-", i), UID: "gone"}
+		v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "gone",
+			Name: fmt.Sprint("data-", i), UID: "gone"}
 		made, err := volumes.Create(ctx, v, metav1.CreateOptions{})
 		if err != nil {
 			return err

@@ -70,15 +70,17 @@ func (b *bench) createAndUpdate(ctx context.Context, t turn, s *session, n int) 
 	const replicas = 2
 	return s.inNamespace(ctx, func(ns *namespace) error {
 		err := b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("create %d Deployments of %d pods", n, replicas), floor: floor.CreateDeployments(n, replicas), most: mostForMany,
-			do: func(ctx context.Context) error { return ns.createDeployments(ctx, 0, n, replicas) },
+			name: fmt.Sprintf("create %d Deployments of %d pods", n, replicas), floor: floor.CreateDeployments(n, replicas),
+			most: mostForMany,
+			do:   func(ctx context.Context) error { return ns.createDeployments(ctx, 0, n, replicas) },
 		})
 		if err != nil {
 			return err
 		}
 		surge, unavailable := floor.DefaultRoom(replicas)
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("update %d Deployments of %d pods", n, replicas), floor: floor.UpdateDeployments(n, replicas, surge, unavailable), most: mostForMany,
+			name:  fmt.Sprintf("update %d Deployments of %d pods", n, replicas),
+			floor: floor.UpdateDeployments(n, replicas, surge, unavailable), most: mostForMany,
 			do: func(ctx context.Context) error { return ns.updateDeployments(ctx, n, replicas, "web:2") },
 		})
 	})
@@ -92,7 +94,8 @@ func (b *bench) updateBig(ctx context.Context, t turn, s *session, replicas int)
 		}
 		surge, unavailable := floor.DefaultRoom(replicas)
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("update one Deployment of %d pods", replicas), floor: floor.UpdateDeployments(1, replicas, surge, unavailable), most: mostForOne,
+			name:  fmt.Sprintf("update one Deployment of %d pods", replicas),
+			floor: floor.UpdateDeployments(1, replicas, surge, unavailable), most: mostForOne,
 			do: func(ctx context.Context) error { return ns.updateDeployments(ctx, 1, replicas, "web:2") },
 		})
 	})
@@ -105,8 +108,9 @@ func (b *bench) scaleUp(ctx context.Context, t turn, s *session, replicas int, l
 			return err
 		}
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("scale one Deployment from 0 to %d pods, %s", replicas, limits), floor: floor.ScaleDeployment(replicas), most: mostForOne,
-			do: func(ctx context.Context) error { return ns.scale(ctx, "web-0", replicas) },
+			name: fmt.Sprintf("scale one Deployment from 0 to %d pods, %s", replicas, limits), floor: floor.ScaleDeployment(replicas),
+			most: mostForOne,
+			do:   func(ctx context.Context) error { return ns.scale(ctx, "web-0", replicas) },
 		})
 	})
 }

@@ -22,7 +22,8 @@ func TestCrashAtEveryWrite(t *testing.T) {
 		if n := unreached.Load(); n > 0 {
 			t.Logf("%d changes were not made another time, as several may become one", n)
 		}
-		// With all writes there are some after the end of the work, such as those of a clean-up that has begun, which not each run waits for.
+		// With all writes there are some after the end of the work, such as those of a clean-up that has begun, which not each run
+		// waits for.
 		if of, n := certain.Load(), missed.Load(); 20*n > of {
 			t.Errorf("at %d of %d writes that each run should make it was not killed", n, of)
 		}
@@ -73,7 +74,8 @@ func (p crashPoint) String() string {
 }
 
 func (p crashPoint) script() string {
-	return fmt.Sprintf("at 0s fault %s crash writes=%d after=%t back=0s verb=%s resource=%s", manager0, p.earlier, p.after, p.verb, p.path())
+	return fmt.Sprintf("at 0s fault %s crash writes=%d after=%t back=0s verb=%s resource=%s", manager0, p.earlier, p.after, p.verb,
+		p.path())
 }
 
 // crashPoints are all: before and after each write.

@@ -68,7 +68,8 @@ func TestParallelEvictions(t *testing.T) {
 			u.Try("create a budget", func() error {
 				_, err := r.Client.PolicyV1().PodDisruptionBudgets(r.ns).Create(t.Context(), &policyv1.PodDisruptionBudget{
 					ObjectMeta: metav1.ObjectMeta{Name: "web"},
-					Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+					Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most,
+						Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 				}, metav1.CreateOptions{})
 				return err
 			})
@@ -111,7 +112,8 @@ func (r *run) evictAll(long time.Duration) int {
 					continue
 				}
 				name := list.Items[random.IntN(len(list.Items))].Name
-				if r.Client.PolicyV1().Evictions(r.ns).Evict(whole, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: r.ns, Name: name}}) == nil {
+				if r.Client.PolicyV1().Evictions(r.ns).Evict(whole,
+					&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: r.ns, Name: name}}) == nil {
 					evicted.Add(1)
 				}
 			}

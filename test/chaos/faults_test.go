@@ -40,13 +40,15 @@ var allFaults = []fault{
 	{name: "all frozen", lines: []string{"0s freeze all for=D"}},
 	{name: "all events late", lines: []string{"0s delay all HALF for=D"}},
 	{name: "pods lost until relist", lines: []string{"0s freeze pods for=D hide=true"}, needs: "pods"},
-	{name: "everything lost until relist, twice", lines: []string{"0s freeze all for=HALF hide=true", "HALF freeze all for=HALF hide=true"}},
+	{name: "everything lost until relist, twice",
+		lines: []string{"0s freeze all for=HALF hide=true", "HALF freeze all for=HALF hide=true"}},
 	{name: "watches expire", lines: []string{"0s expire all", "HALF expire all"}},
 	{name: "watches break", lines: []string{"0s cut all", "300ms cut all", "HALF cut all"}},
 	{name: "connections break", lines: []string{"0s refuse each=1 code=0 for=D"}},
 	{name: "connections silent", lines: []string{"0s silent for=D"}},
 	{name: "conflicts", lines: []string{"0s refuse each=2 code=409 for=D"}, needs: "patch or update"},
-	{name: "conflicts, and events late", lines: []string{"0s refuse each=1 code=409 for=D", "0s delay all HALF for=D"}, needs: "patch or update"},
+	{name: "conflicts, and events late", lines: []string{"0s refuse each=1 code=409 for=D", "0s delay all HALF for=D"},
+		needs: "patch or update"},
 	{name: "too many requests", lines: []string{"0s refuse each=1 code=429 verb=all for=D"}},
 	{name: "internal errors", lines: []string{"0s refuse each=2 code=500 verb=all for=D"}},
 	{name: "unavailable", lines: []string{"0s refuse code=503 verb=all for=D"}},
@@ -56,14 +58,19 @@ var allFaults = []fault{
 	{name: "carried out, answered by an error", lines: []string{"0s refuse each=1 code=500 after=true for=D"}},
 	{name: "carried out, not answered", lines: []string{"0s refuse each=1 code=0 after=true for=D"}},
 	{name: "carried out, answered never", lines: []string{"0s refuse each=1 code=-1 after=true for=D"}},
-	{name: "carried out, not answered, and events late", lines: []string{"0s refuse each=1 code=0 after=true for=D", "0s delay all HALF for=D"}},
+	{name: "carried out, not answered, and events late",
+		lines: []string{"0s refuse each=1 code=0 after=true for=D", "0s delay all HALF for=D"}},
 	{name: "the process stands still", lines: []string{"0s pause for=D"}},
 	{name: "stopped, and killed when it is back", lines: []string{"0s stop back=0s", "1s crash writes=1 after=true back=0s"}},
-	{name: "killed again and again", lines: []string{"0s crash writes=0 after=true back=0s", "1s crash writes=0 after=false back=0s", "HALF crash writes=1 after=true back=0s"}},
-	{name: "killed while events are late", lines: []string{"0s delay all HALF for=D", "0s crash writes=1 after=true back=0s", "HALF crash writes=0 after=true back=0s"}},
+	{name: "killed again and again",
+		lines: []string{"0s crash writes=0 after=true back=0s", "1s crash writes=0 after=false back=0s",
+			"HALF crash writes=1 after=true back=0s"}},
+	{name: "killed while events are late",
+		lines: []string{"0s delay all HALF for=D", "0s crash writes=1 after=true back=0s", "HALF crash writes=0 after=true back=0s"}},
 	{name: "leases slow", lines: []string{"0s slow 700ms resource=leases for=D"}, election: true},
 	{name: "leases fail", lines: []string{"0s refuse code=500 verb=all resource=leases for=D"}, election: true},
-	{name: "leases carried out, not answered", lines: []string{"0s refuse code=0 after=true verb=all resource=leases for=D"}, election: true},
+	{name: "leases carried out, not answered", lines: []string{"0s refuse code=0 after=true verb=all resource=leases for=D"},
+		election: true},
 }
 
 // script is the fault as a script for a scenario.
@@ -225,7 +232,8 @@ func randomScripts(t *testing.T, number int) map[string]string {
 	scripts := map[string]string{}
 	for i := number; i < *seeds; i += len(scenarios()) {
 		seed := *firstSeed + uint64(i)
-		scripts[fmt.Sprintf("seed %d", seed)] = shortened(workload.Faults(seed, 3+int(seed%4), *faultsLast), *faultsLast/2, *faultsLast/2).String()
+		scripts[fmt.Sprintf("seed %d", seed)] = shortened(workload.Faults(seed, 3+int(seed%4), *faultsLast), *faultsLast/2,
+			*faultsLast/2).String()
 	}
 	return scripts
 }

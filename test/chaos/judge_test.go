@@ -36,9 +36,9 @@ func (y *tally) looks(controller string, n int) {
 	y.looked[controller] += n
 }
 
-// newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names. The test fails if
-// one of the oracles that it promises to ask, here or in the list of all promises, has had nothing to judge, unless fewer runs were made than the
-// test has, because a pattern has left some out. A run without faults may count for another test.
+// newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names. The test fails if one of
+// the oracles that it promises to ask, here or in the list of all promises, has had nothing to judge, unless fewer runs were made than
+// the test has, because a pattern has left some out. A run without faults may count for another test.
 func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
 	t.Helper()
 	listed, ok := promises[t.Name()]
@@ -66,7 +66,8 @@ func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
 
 // leavesNothing are the controllers whose scenarios end without an object that Settled could look at.
 var leavesNothing = []string{
-	"legacy-serviceaccount-token-cleaner-controller", "persistentvolume-protection-controller", "volumeattributesclass-protection-controller",
+	"legacy-serviceaccount-token-cleaner-controller", "persistentvolume-protection-controller",
+	"volumeattributesclass-protection-controller",
 }
 
 // looksEverywhere fails the test if Settled has looked at no object of a controller, though its scenarios were played.
@@ -101,7 +102,9 @@ func (y *tally) String() string {
 		manager = filepath.Base(binary)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s: %s\n\n%d runs, %d faults injected\n\n| oracle | what holds | judged | excused | violations | in runs |\n| --- | --- | --- | --- | --- | --- |\n",
+	fmt.Fprintf(&b,
+		"### %s: %s\n\n%d runs, %d faults injected\n\n| oracle | what holds | judged | excused | violations | in runs |\n| --- | --- | --- "+
+			"| --- | --- | --- |\n",
 		manager, y.faults, y.runs, y.injections)
 	row := func(id, claim string) {
 		n := y.counts[id]
@@ -203,10 +206,10 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 // slack is how exact times are that are measured here.
 const slack = time.Second
 
-// waits is how long after the last fault a manager may still write objects of a kind (L4). The longest wait of all is a minute. That of a
-// quota begins when the manager sees what admission has reserved: if watches break so that objects are listed again, the manager does not see those that
-// were created and deleted meanwhile, and they could also be under way (TestAListDoesNotTellWhatWillCome of the controller). So the time until its
-// watch of the quota is back comes on top, as far as that is in time.
+// waits is how long after the last fault a manager may still write objects of a kind (L4). The longest wait of all is a minute. That of
+// a quota begins when the manager sees what admission has reserved: if watches break so that objects are listed again, the manager does
+// not see those that were created and deleted meanwhile, and they could also be under way (TestAListDoesNotTellWhatWillCome of the
+// controller). So the time until its watch of the quota is back comes on top, as far as that is in time.
 func (r *run) waits(kind string, over time.Time) time.Duration {
 	if kind != oracle.ResourceQuota {
 		return longestBackOff
@@ -232,7 +235,8 @@ func TestTheMinuteOfAQuotaBeginsWhenItsWatchIsBack(t *testing.T) {
 	for _, step := range []struct {
 		look time.Duration
 		want time.Duration
-	}{{-time.Second, longestBackOff + slack}, {2 * time.Second, longestBackOff + slack + 2*time.Second}, {time.Minute, longestBackOff + slack + 2*time.Second}} {
+	}{{-time.Second, longestBackOff + slack}, {2 * time.Second, longestBackOff + slack + 2*time.Second},
+		{time.Minute, longestBackOff + slack + 2*time.Second}} {
 		r.looks["resourcequotas"] = append(r.looks["resourcequotas"], over.Add(step.look))
 		if got := r.waits(oracle.ResourceQuota, over); got != step.want {
 			t.Errorf("after a look at %v it may wait for %v, want %v", step.look, got, step.want)

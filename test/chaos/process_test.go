@@ -52,8 +52,8 @@ func (p *process) start() {
 	p.alive = alive
 }
 
-// cleanups are done where the test ends the first manager. A manager that is started later would end before what the scenario cleans up after
-// its beginning, which needs one.
+// cleanups are done where the test ends the first manager. A manager that is started later would end before what the scenario cleans up
+// after its beginning, which needs one.
 type cleanups struct {
 	testing.TB
 	all []func()

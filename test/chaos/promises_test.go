@@ -12,8 +12,10 @@ import (
 
 // promises are the oracles that each test promises to ask: it fails if one of them has had nothing to judge.
 var promises = map[string]string{
-	"TestCrashAtEveryWrite": "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S29 S30 S31 S32 S33 S34 S35 L1 L2 L3",
-	"TestFaults":            "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S25 S26 S27 S29 S30 S31 S32 S33 S34 S35 L1 L2 L3 L4",
+	"TestCrashAtEveryWrite": "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S29 S30 S31 " +
+		"S32 S33 S34 S35 L1 L2 L3",
+	"TestFaults": "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S25 S26 S27 S29 S30 S31 " +
+		"S32 S33 S34 S35 L1 L2 L3 L4",
 	"TestRandomFaults":      "S1 S3 S4 S5 S7 S9 S10 S14 S15 S18 S19 S30 S31 S32 S33 S34 S35 L1 L2 L3 L4",
 	"TestStaleAPIServer":    "S1 S2 S3 S4 S5 S10 S14 L1 L2 L3 L4",
 	"TestSoak":              "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 S15 S35 L1 L3 L5",
@@ -24,8 +26,9 @@ var promises = map[string]string{
 
 // promisedOnce says why a second test does not promise an oracle.
 var promisedOnce = map[string]string{
-	"S28": "a node must be silent for half a minute, longer than kwok takes to renew Leases: TestSilentNodes has such nodes, and TestSoak only by chance",
-	"L5":  "only TestSoak has two managers of which one takes over; test/simulation asks it of all scripts, too",
+	"S28": "a node must be silent for half a minute, longer than kwok takes to renew Leases: TestSilentNodes has such nodes, and TestSoak " +
+		"only by chance",
+	"L5": "only TestSoak has two managers of which one takes over; test/simulation asks it of all scripts, too",
 }
 
 // TestEachOracleIsPromised: an oracle that had nothing to judge on a real control plane has proved nothing there.

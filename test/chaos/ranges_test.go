@@ -25,14 +25,16 @@ var rangeFaults = []struct {
 	{"no faults", "", false},
 	{"every patch carried out, answered by time-out", "refuse code=504 after=true resource=nodes verb=patch", true},
 	{"three patches carried out, answered by time-out", "refuse each=3 code=504 after=true resource=nodes", false},
-	{"every patch carried out, answered by time-out, and events late", "refuse code=504 after=true resource=nodes verb=patch\ndelay nodes 2s", false},
+	{"every patch carried out, answered by time-out, and events late",
+		"refuse code=504 after=true resource=nodes verb=patch\ndelay nodes 2s", false},
 	{"carried out, not answered, and events late", "refuse each=1 code=0 after=true resource=nodes\ndelay nodes 2s", false},
 	{"killed while events are late", "delay nodes 2s\ncrash writes=5 after=true back=0s\ncrash writes=40 after=true back=0s", true},
 }
 
 var rangedNodes = flag.Int("ranged", 0, "how many nodes TestRangesOfNodes has; by default 60, and with CHAOS_FULL=1 1000")
 
-// pool is the length of the prefix of the range of IPv4 from which nodes get ranges. It has room for those of the control plane's own nodes.
+// pool is the length of the prefix of the range of IPv4 from which nodes get ranges. It has room for those of the control plane's own
+// nodes.
 type pool int
 
 // poolOf is the smallest pool that has ranges left for so many nodes.
@@ -153,8 +155,8 @@ func (r *run) ranges() given {
 	return g
 }
 
-// logRanges logs what has become of the nodes: how many of them have ranges, how many ranges two nodes have, how many no node could get, and
-// how many patches that took.
+// logRanges logs what has become of the nodes: how many of them have ranges, how many ranges two nodes have, how many no node could
+// get, and how many patches that took.
 func (r *run) logRanges(p pool) {
 	r.Helper()
 	g := r.ranges()
@@ -191,7 +193,8 @@ func (r *run) nodes(from, to int) {
 		}
 	}
 	r.Cleanup(func() {
-		err := r.Client.CoreV1().Nodes().DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: proxy.Runs + "=" + r.ns})
+		err := r.Client.CoreV1().Nodes().DeleteCollection(context.Background(), metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: proxy.Runs + "=" + r.ns})
 		if err != nil {
 			r.Error(err)
 		}

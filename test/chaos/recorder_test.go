@@ -24,8 +24,8 @@ import (
 // leaseNamespace is where the managers' leases are.
 const leaseNamespace = "kube-system"
 
-// recording keeps what happens in some namespaces, to nodes and their Leases, and to the managers' leases: all revisions, as the API server's watches
-// show them, and all requests of the managers, as their proxies see them.
+// recording keeps what happens in some namespaces, to nodes and their Leases, and to the managers' leases: all revisions, as the API
+// server's watches show them, and all requests of the managers, as their proxies see them.
 type recording struct {
 	*record.Recorder
 	namespaces []string
@@ -53,7 +53,8 @@ func newRecording(t testing.TB, c *cluster.Cluster, namespace string) *recording
 		}
 		labelNodes(t, c)
 	}
-	return &recording{Recorder: shared.Recorder, namespaces: []string{namespace, leaseNamespace, corev1.NamespaceNodeLease}, began: time.Now()}
+	return &recording{Recorder: shared.Recorder, namespaces: []string{namespace, leaseNamespace, corev1.NamespaceNodeLease},
+		began: time.Now()}
 }
 
 // labelNodes lets all managers see the nodes that there are. Of those that come, each sees only its own.

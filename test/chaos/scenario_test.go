@@ -47,35 +47,36 @@ var scenarios = sync.OnceValue(func() (all []scenario) {
 	return append(all, scenario{seasoned, &baseline{}})
 })
 
-// seasoned is for S21, S24 and S25, which excuse what is so new that a manager may not know it: a DaemonSet is updated, pods are evicted and objects
-// admitted when nodes, pods, budget and quota have been there for a while.
-var seasoned = suite.Scenario{Name: "a DaemonSet, a budget and a quota after a while", Prepare: func(u *suite.User) { u.AddNodes(3) }, Play: func(u *suite.User) {
-	u.Create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Spec: corev1.ResourceQuotaSpec{
-		Hard: corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("8")},
-	}})
-	awaitUsed(u, "some", 1)
-	u.Create(suite.Deployment("web", 3))
-	u.CreateDaemonSet("agent", 1)
-	one := intstr.FromInt32(1)
-	u.Create(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-	}})
-	u.WaitComplete("web")
-	u.WaitDaemonSet("agent", 3)
-	u.Season()
-	for i := range 3 {
-		u.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("filled-", i)}})
-	}
-	for _, p := range u.Pods() {
-		if p.Labels["app"] == "web" {
-			u.Evict(p.Name)
+// seasoned is for S21, S24 and S25, which excuse what is so new that a manager may not know it: a DaemonSet is updated, pods are
+// evicted and objects admitted when nodes, pods, budget and quota have been there for a while.
+var seasoned = suite.Scenario{Name: "a DaemonSet, a budget and a quota after a while", Prepare: func(u *suite.User) { u.AddNodes(3) },
+	Play: func(u *suite.User) {
+		u.Create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("8")},
+		}})
+		awaitUsed(u, "some", 1)
+		u.Create(suite.Deployment("web", 3))
+		u.CreateDaemonSet("agent", 1)
+		one := intstr.FromInt32(1)
+		u.Create(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}})
+		u.WaitComplete("web")
+		u.WaitDaemonSet("agent", 3)
+		u.Season()
+		for i := range 3 {
+			u.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("filled-", i)}})
 		}
-	}
-	suite.Patch[*appsv1.DaemonSet](u, "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`)
-	u.WaitDaemonSet("agent", 3)
-	u.WaitComplete("web")
-	awaitUsed(u, "some", 4)
-}}
+		for _, p := range u.Pods() {
+			if p.Labels["app"] == "web" {
+				u.Evict(p.Name)
+			}
+		}
+		suite.Patch[*appsv1.DaemonSet](u, "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`)
+		u.WaitDaemonSet("agent", 3)
+		u.WaitComplete("web")
+		awaitUsed(u, "some", 4)
+	}}
 
 // awaitUsed waits until a quota says how many ConfigMaps there are.
 func awaitUsed(u *suite.User, name string, n int64) {
@@ -143,7 +144,8 @@ func written(h *oracle.History, namespace string) (points []writePoint, objects 
 	var before []oracle.Request
 	for _, q := range requests {
 		own := q.Namespace == namespace || strings.HasPrefix(q.Name, namespace) || attaches[q.Name]
-		if !own || !faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
+		if !own ||
+			!faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
 			continue
 		}
 		p := writePoint{verb: q.Verb, resource: q.Resource, subresource: q.Subresource}

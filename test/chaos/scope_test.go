@@ -8,8 +8,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// The proxy knows all resources that belong to no namespace: a list of one that it does not know fails, and the garbage collector waits half a
-// minute for it in each run.
+// The proxy knows all resources that belong to no namespace: a list of one that it does not know fails, and the garbage collector waits
+// half a minute for it in each run.
 func TestResourcesWithoutNamespacesAreKnown(t *testing.T) {
 	t.Parallel()
 	_, all, err := cluster.Start(t).Client.Discovery().ServerGroupsAndResources()

@@ -36,8 +36,10 @@ var silenceFaults = []struct {
 	{"no faults", "", false, true},
 	{"the watch of Leases is frozen", "freeze leases for=10m", true, true},
 	{"the watch of nodes is late", "delay nodes 2s", false, false},
-	{"killed at the first writes", "crash writes=1 after=true back=0s\ncrash writes=3 after=true back=0s\ncrash writes=6 back=0s", true, true},
-	{"answers of writes are lost", "refuse each=2 code=504 after=true resource=nodes\nrefuse each=2 code=504 after=true resource=pods", false, false},
+	{"killed at the first writes", "crash writes=1 after=true back=0s\ncrash writes=3 after=true back=0s\ncrash writes=6 back=0s", true,
+		true},
+	{"answers of writes are lost", "refuse each=2 code=504 after=true resource=nodes\nrefuse each=2 code=504 after=true resource=pods",
+		false, false},
 }
 
 // kubelets are the nodes of a run that nobody plays but the test.
@@ -47,8 +49,8 @@ type kubelets struct {
 	dead map[string]bool
 }
 
-// TestSilentNodes lets nodes die one after the other, among others that work. Only those may be declared Unknown (S28), and none of their pods
-// may stay ready.
+// TestSilentNodes lets nodes die one after the other, among others that work. Only those may be declared Unknown (S28), and none of
+// their pods may stay ready.
 func TestSilentNodes(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t)
@@ -65,7 +67,8 @@ func TestSilentNodes(t *testing.T) {
 	for _, f := range some {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRun(t, c, tally, "--node-monitor-grace-period="+silenceGrace.String(), "--node-startup-grace-period="+silenceGrace.String())
+			r := newRun(t, c, tally, "--node-monitor-grace-period="+silenceGrace.String(),
+				"--node-startup-grace-period="+silenceGrace.String())
 			t.Cleanup(func() { r.replayBy(environment()) })
 			k := &kubelets{run: r, dead: map[string]bool{}}
 			k.register(20)
@@ -106,19 +109,22 @@ func (k *kubelets) register(n int) {
 	for i := range n {
 		k.try(k.reportReady(i))
 		for j := range 2 {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d-%d", i, j)}, Spec: suite.Template("silent", "web:1").Spec}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d-%d", i, j)},
+				Spec: suite.Template("silent", "web:1").Spec}
 			p.Annotations = map[string]string{notPlayed: "true"}
 			p.Spec.NodeName, p.Spec.Tolerations = k.nodeName(i), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 			_, err := k.Client.CoreV1().Pods(k.ns).Create(k.Context(), p, metav1.CreateOptions{})
 			k.try(err)
-			_, err = k.Client.CoreV1().Pods(k.ns).Patch(k.Context(), p.Name, types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+			_, err = k.Client.CoreV1().Pods(k.ns).Patch(k.Context(), p.Name, types.StrategicMergePatchType,
+				[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
 			k.try(err)
 		}
 	}
 }
 
-// notPlayed keeps kwok from pods. It plays the nodes whose Leases it holds, but their pods alone only if it has happened to start its part for nodes
-// before the one for pods: otherwise, in one of eight processes, it says that pods of all nodes are ready, as soon as a manager says that they are not.
+// notPlayed keeps kwok from pods. It plays the nodes whose Leases it holds, but their pods alone only if it has happened to start its
+// part for nodes before the one for pods: otherwise, in one of eight processes, it says that pods of all nodes are ready, as soon as a
+// manager says that they are not.
 const notPlayed = "localcluster.standalone-kcm.io/stopped"
 
 // hold creates the Lease of a node, so that it is not kwok that gets it.
@@ -142,8 +148,10 @@ func (k *kubelets) try(err error) {
 
 func (k *kubelets) reportReady(i int) error {
 	now := time.Now().UTC().Format(time.RFC3339)
-	status := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"lastTransitionTime":%[1]q}]}}`, now)
-	_, err := k.Client.CoreV1().Nodes().Patch(k.Context(), k.nodeName(i), types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
+	status := fmt.Appendf(nil,
+		`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"lastTransitionTime":%[1]q}]}}`, now)
+	_, err := k.Client.CoreV1().Nodes().Patch(k.Context(), k.nodeName(i), types.StrategicMergePatchType, status, metav1.PatchOptions{},
+		"status")
 	return err
 }
 
@@ -159,7 +167,8 @@ func (k *kubelets) renew(stop <-chan struct{}) {
 				continue
 			}
 			renewed := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-			if _, err := leases.Patch(k.Context(), k.nodeName(i), types.MergePatchType, renewed, metav1.PatchOptions{}); err != nil && k.Context().Err() == nil {
+			if _, err := leases.Patch(k.Context(), k.nodeName(i), types.MergePatchType, renewed, metav1.PatchOptions{}); err != nil &&
+				k.Context().Err() == nil {
 				k.Error(err)
 			}
 		}
@@ -212,7 +221,8 @@ func (k *kubelets) noticed(n int) error {
 	return nil
 }
 
-// untouched checks that nobody but the test and the manager has written statuses of pods: they have the condition that the test has given them alone.
+// untouched checks that nobody but the test and the manager has written statuses of pods: they have the condition that the test has
+// given them alone.
 func (k *kubelets) untouched() {
 	k.Helper()
 	pods, err := k.Client.CoreV1().Pods(k.ns).List(k.Context(), metav1.ListOptions{})
@@ -224,8 +234,8 @@ func (k *kubelets) untouched() {
 	}
 }
 
-// marksAtOnce checks that pods are marked within two seconds after their node was declared Unknown, or after the next process has asked for pods and
-// nodes.
+// marksAtOnce checks that pods are marked within two seconds after their node was declared Unknown, or after the next process has asked
+// for pods and nodes.
 func (k *kubelets) marksAtOnce(h *oracle.History) {
 	k.Helper()
 	k.run.mu.Lock()
@@ -240,11 +250,12 @@ func (k *kubelets) marksAtOnce(h *oracle.History) {
 	}
 }
 
-// lateMarks says which pods were marked too long after a process could know that their node was Unknown: since that was so, and since it asked for what
-// it needs. The first mark of each pod counts.
+// lateMarks says which pods were marked too long after a process could know that their node was Unknown: since that was so, and since
+// it asked for what it needs. The first mark of each pod counts.
 func lateMarks(h *oracle.History, asked []time.Time, most time.Duration) (late []string, marked int, longest time.Duration) {
 	unknown, done := map[string]time.Time{}, map[types.UID]bool{}
-	inOrder := slices.SortedStableFunc(slices.Values(h.Revisions), func(a, b oracle.Revision) int { return cmp.Compare(a.Version, b.Version) })
+	inOrder := slices.SortedStableFunc(slices.Values(h.Revisions),
+		func(a, b oracle.Revision) int { return cmp.Compare(a.Version, b.Version) })
 	for _, r := range inOrder {
 		switch o := r.Object.(type) {
 		case *corev1.Node:

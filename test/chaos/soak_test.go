@@ -78,7 +78,8 @@ func TestSoak(t *testing.T) {
 			t.Logf("replay: go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$' -soak=%v -seed=%d", *soakFor, *firstSeed)
 		}
 	})
-	s.workload = &randomWork{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), TB: t, client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
+	s.workload = &randomWork{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), TB: t, client: c.Client,
+		namespaces: []string{c.Namespace(t), c.Namespace(t)}}
 	for _, name := range []string{"m0", "m1"} {
 		s.candidates = append(s.candidates, newCandidate(s, name))
 	}

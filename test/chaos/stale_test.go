@@ -197,7 +197,8 @@ func TestStaleAPIServer(t *testing.T) {
 						if !r.happened() {
 							t.Errorf("it was not sent to the second server at %s; it has made %d writes", s.middle(), r.proxy.Writes())
 						}
-						r.judge(h, oracle.Options{Outages: []oracle.Outage{{Interval: r.disturbed}}}) // the proxy does not see what a server hides
+						// the proxy does not see what a server hides
+						r.judge(h, oracle.Options{Outages: []oracle.Outage{{Interval: r.disturbed}}})
 					})
 				})
 			}

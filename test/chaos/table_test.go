@@ -11,7 +11,8 @@ import (
 
 // What a tally prints is what "make reliability" reads.
 func TestTablesCanBeRead(t *testing.T) {
-	y := &tally{faults: "faults: all of them", violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{}, looked: map[string]int{}}
+	y := &tally{faults: "faults: all of them", violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{},
+		looked: map[string]int{}}
 	y.count([]string{"S1", "S1"}, 7, oracle.Counts{"S1": {Judged: 3, Excused: 1}, "S2": {Judged: 2}, "S3": {Excused: 4}})
 	y.count(nil, 5, oracle.Counts{"S1": {Judged: 4}})
 	got, err := table.Parse(y.String())

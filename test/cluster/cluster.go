@@ -224,7 +224,8 @@ func start(suffix string, args ...string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("test-%s-%d%s", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(wd)), "-"), os.Getpid(), suffix)
+	name := fmt.Sprintf("test-%s-%d%s", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(wd)), "-"),
+		os.Getpid(), suffix)
 	c := &Cluster{repository: repository}
 	c.holder = c.localcluster(append([]string{"create", "--name", name, "--hold", "--no-build"}, args...)...)
 	var stderr bytes.Buffer

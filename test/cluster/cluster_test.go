@@ -158,7 +158,8 @@ func TestCountingProxyInFrontOfTheAPIServer(t *testing.T) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	patch := []byte(`{"data":{"a":"b"}}`)
-	if _, err := configMaps.Patch(t.Context(), "c", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil { // changes nothing
+	// changes nothing
+	if _, err := configMaps.Patch(t.Context(), "c", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	writes := proxy.Writes()
@@ -179,8 +180,10 @@ func TestCountingProxyInFrontOfTheAPIServer(t *testing.T) {
 func TestManagerFlagsHaveDefaults(t *testing.T) {
 	c := &Cluster{ManagerKubeconfig: "K", CAFile: "CA", Dir: "D"}
 	got := c.withDefaults([]string{"--leader-elect", "--secure-port=1", "--controllers=*"})
-	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/localcluster/pki/sa.key", "--use-service-account-credentials=true",
-		"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8,fd00:64::/48", "--service-cluster-ip-range=10.0.0.0/24", "--cluster-signing-cert-file=CA", "--cluster-signing-key-file=D/pki/ca.key", "--leader-elect", "--secure-port=1", "--controllers=*"}
+	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/localcluster/pki/sa.key",
+		"--use-service-account-credentials=true",
+		"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8,fd00:64::/48", "--service-cluster-ip-range=10.0.0.0/24",
+		"--cluster-signing-cert-file=CA", "--cluster-signing-key-file=D/pki/ca.key", "--leader-elect", "--secure-port=1", "--controllers=*"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -307,7 +310,9 @@ func TestRefusalsCountExceptWhileAnAPIServerStarts(t *testing.T) {
 	var lines, offsets = "", []int64(nil)
 	for _, user := range []string{"first", "second", "third", "fourth"} {
 		offsets = append(offsets, int64(len(lines)))
-		lines += fmt.Sprintf(`{"user":{"username":"system:serviceaccount:kube-system:%s"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`+"\n", user)
+		lines += fmt.Sprintf(
+			`{"user":{"username":"system:serviceaccount:kube-system:%s"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`+"\n",
+			user)
 	}
 	lines += `{"user":{"username":"kubernetes-admin"},"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n"
 	lines += `{"user":{"username":"system:serviceaccount:kube-system:half` // no whole line
@@ -320,7 +325,8 @@ func TestRefusalsCountExceptWhileAnAPIServerStarts(t *testing.T) {
 	}
 	c.Roles.installed, c.Roles.rightless = true, []int64{offsets[1], offsets[3]}
 	err := c.checkRights()
-	if err == nil || strings.Count(err.Error(), " may not ") != 2 || !strings.Contains(err.Error(), ":first may not") || !strings.Contains(err.Error(), ":fourth may not") {
+	if err == nil || strings.Count(err.Error(), " may not ") != 2 || !strings.Contains(err.Error(), ":first may not") ||
+		!strings.Contains(err.Error(), ":fourth may not") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -22,10 +22,10 @@ const (
 	CSIClassWait = "csi-wait"                           // one whose claims wait for a pod
 )
 
-// StartWithCSI returns the package's control plane with the CSI driver of test/csidriver and its sidecars, starting it if need be. It is another
-// one than that of [Start], because claims there are bound by tests or not at all: here a claim without a class gets the default one, and
-// the scheduler waits for volumes. The package's options hold for it, too. It skips the test unless STORAGE is set in the environment, as
-// "make storage" does: the sidecars have to be built before, and other tests do not need them.
+// StartWithCSI returns the package's control plane with the CSI driver of test/csidriver and its sidecars, starting it if need be. It
+// is another one than that of [Start], because claims there are bound by tests or not at all: here a claim without a class gets the
+// default one, and the scheduler waits for volumes. The package's options hold for it, too. It skips the test unless STORAGE is set in
+// the environment, as "make storage" does: the sidecars have to be built before, and other tests do not need them.
 func StartWithCSI(t testing.TB) *Cluster {
 	t.Helper()
 	if os.Getenv("STORAGE") == "" {

@@ -79,7 +79,8 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	name := c.BareNamespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := c.Client.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.Client.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	return name
@@ -138,7 +139,8 @@ func (c *Cluster) waitForNamespaces() error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("there are namespaces that tests did not delete, or the manager has not emptied:\n%s", strings.Join(left, "\n"))
+			return fmt.Errorf("there are namespaces that tests did not delete, or the manager has not emptied:\n%s",
+				strings.Join(left, "\n"))
 		case <-time.After(pollInterval):
 		}
 	}

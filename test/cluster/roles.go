@@ -65,7 +65,8 @@ func (c *Cluster) installRoles(t testing.TB) {
 		t.Fatal(err)
 	}
 	token, err := c.Client.CoreV1().ServiceAccounts(rbac.Home).CreateToken(t.Context(), InstalledAccount,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,8 @@ func (c *Cluster) waitForRights(t testing.TB, user string, has bool) {
 
 func writeTokenKubeconfig(file string, server *rest.Config, token string) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData, CertificateAuthority: server.CAFile}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData,
+		CertificateAuthority: server.CAFile}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "c"
@@ -257,7 +259,8 @@ func (c *Cluster) checkRights() (problems error) {
 		var r Request
 		err := json.Unmarshal(line, &r)
 		if err == nil && r.ByManager() && r.Forbidden() {
-			problems = errors.Join(problems, fmt.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"]))
+			problems = errors.Join(problems,
+				fmt.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"]))
 		}
 		return err
 	})

@@ -98,8 +98,10 @@ func (r *running) want(what string, err error, code codes.Code) {
 	}
 }
 
-var single = []*csi.VolumeCapability{{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}}
-var many = []*csi.VolumeCapability{{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}}}
+var single = []*csi.VolumeCapability{
+	{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}}
+var many = []*csi.VolumeCapability{
+	{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}}}
 
 // request asks for a volume for a claim of the namespace "a".
 func request(name string, bytes int64) *csi.CreateVolumeRequest {
@@ -120,7 +122,8 @@ func (r *running) create(name string) (id string) {
 }
 
 func (r *running) publish(id, node string, c []*csi.VolumeCapability) error {
-	_, err := r.ControllerPublishVolume(r.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: node, VolumeCapability: c[0]})
+	_, err := r.ControllerPublishVolume(r.Context(),
+		&csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: node, VolumeCapability: c[0]})
 	return err
 }
 
@@ -165,10 +168,12 @@ func TestVolumesAreMadeOnce(t *testing.T) {
 	}
 	_, err := r.CreateVolume(t.Context(), request("pvc-1", 2*gibibyte))
 	r.want("the same name with another size", err, codes.AlreadyExists)
-	_, err = r.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "pvc-1", VolumeCapabilities: single, CapacityRange: &csi.CapacityRange{LimitBytes: 1}})
+	_, err = r.CreateVolume(t.Context(),
+		&csi.CreateVolumeRequest{Name: "pvc-1", VolumeCapabilities: single, CapacityRange: &csi.CapacityRange{LimitBytes: 1}})
 	r.want("the same name with a limit", err, codes.AlreadyExists)
 	want := Volume{ID: id, Name: "pvc-1", Bytes: gibibyte, Namespace: "a", Claim: "data"}
-	if all := r.volumes(); len(all) != 1 || all[0].ID != want.ID || all[0].Bytes != want.Bytes || all[0].Namespace != "a" || all[0].Claim != "data" ||
+	if all := r.volumes(); len(all) != 1 || all[0].ID != want.ID || all[0].Bytes != want.Bytes || all[0].Namespace != "a" ||
+		all[0].Claim != "data" ||
 		len(all[0].Parameters) != 1 || all[0].Parameters["kind"] != "fast" || all[0].Attributes["level"] != "silver" {
 		t.Errorf("it has %+v", all)
 	}
@@ -198,11 +203,13 @@ func TestRequestsWithoutSenseAreRefused(t *testing.T) {
 	r.want("to attach nothing", r.publish("", "node-0", single), codes.InvalidArgument)
 	r.want("to attach to nothing", r.publish(id, "", single), codes.InvalidArgument)
 	r.want("to attach what is not there", r.publish("vol-x", "node-0", single), codes.NotFound)
-	_, err := r.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: "vol-x", CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})
+	_, err := r.ControllerExpandVolume(t.Context(),
+		&csi.ControllerExpandVolumeRequest{VolumeId: "vol-x", CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})
 	r.want("to grow what is not there", err, codes.NotFound)
 	_, err = r.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: "vol-x"})
 	r.want("to modify what is not there", err, codes.NotFound)
-	_, err = r.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "vol-x", VolumeCapabilities: single})
+	_, err = r.ValidateVolumeCapabilities(t.Context(),
+		&csi.ValidateVolumeCapabilitiesRequest{VolumeId: "vol-x", VolumeCapabilities: single})
 	r.want("to judge what is not there", err, codes.NotFound)
 	_, err = r.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id})
 	r.want("to judge nothing", err, codes.InvalidArgument)
@@ -259,13 +266,16 @@ func TestVolumesGrowAndChange(t *testing.T) {
 		id          string
 		bytes, want int64
 		node        bool
-	}{{id, 3 * gibibyte, 3 * gibibyte, true}, {id, 2 * gibibyte, 3 * gibibyte, true}, {other.Volume.VolumeId, 2 * gibibyte, 2 * gibibyte, false}} {
-		got, err := r.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: c.id, CapacityRange: &csi.CapacityRange{RequiredBytes: c.bytes}})
+	}{{id, 3 * gibibyte, 3 * gibibyte, true}, {id, 2 * gibibyte, 3 * gibibyte, true},
+		{other.Volume.VolumeId, 2 * gibibyte, 2 * gibibyte, false}} {
+		got, err := r.ControllerExpandVolume(t.Context(),
+			&csi.ControllerExpandVolumeRequest{VolumeId: c.id, CapacityRange: &csi.CapacityRange{RequiredBytes: c.bytes}})
 		if err != nil || got.CapacityBytes != c.want || got.NodeExpansionRequired != c.node {
 			t.Errorf("%+v: %v (%v)", c, got, err)
 		}
 	}
-	if _, err := r.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: map[string]string{"level": "gold"}}); err != nil {
+	if _, err := r.ControllerModifyVolume(t.Context(),
+		&csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: map[string]string{"level": "gold"}}); err != nil {
 		t.Error(err)
 	}
 	if v := r.volumes()[0]; v.Bytes != 3*gibibyte || v.Attributes["level"] != "gold" {
@@ -334,9 +344,12 @@ func TestFailsOnCommand(t *testing.T) {
 		}
 	}
 	want := []string{
-		"CreateVolume pvc-1  ResourceExhausted", "CreateVolume pvc-1  ResourceExhausted", "CreateVolume pvc-1  DeadlineExceeded", "CreateVolume pvc-1  OK",
-		"ControllerPublishVolume pvc-1 node-1 OK", "ControllerPublishVolume pvc-1 node-0 Unavailable", "ControllerUnpublishVolume pvc-1 node-1 OK",
-		"DeleteVolume pvc-1  Internal", "ControllerPublishVolume pvc-1 node-0 OK", "ControllerUnpublishVolume pvc-1 node-0 OK", "DeleteVolume pvc-1  OK",
+		"CreateVolume pvc-1  ResourceExhausted", "CreateVolume pvc-1  ResourceExhausted", "CreateVolume pvc-1  DeadlineExceeded",
+		"CreateVolume pvc-1  OK",
+		"ControllerPublishVolume pvc-1 node-1 OK", "ControllerPublishVolume pvc-1 node-0 Unavailable",
+		"ControllerUnpublishVolume pvc-1 node-1 OK",
+		"DeleteVolume pvc-1  Internal", "ControllerPublishVolume pvc-1 node-0 OK", "ControllerUnpublishVolume pvc-1 node-0 OK",
+		"DeleteVolume pvc-1  OK",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the calls were\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -367,7 +380,8 @@ func TestFaultsWithoutSenseAreRefused(t *testing.T) {
 	r := start(t, "")
 	for _, f := range []string{
 		`{}`, `{"code":"OK"}`, `{"code":"BROKEN"}`, `{"delay":"soon"}`, `{"delay":"-1s"}`, `{"delay":"1s","late":true}`,
-		`{"code":"INTERNAL","method":"NodeStageVolume"}`, `{"code":"INTERNAL","times":-1}`, `{"code":"INTERNAL","mehtod":"CreateVolume"}`, `no JSON`,
+		`{"code":"INTERNAL","method":"NodeStageVolume"}`, `{"code":"INTERNAL","times":-1}`, `{"code":"INTERNAL","mehtod":"CreateVolume"}`,
+		`no JSON`,
 	} {
 		if code := r.ask("POST", "/faults", f, nil); code != http.StatusBadRequest {
 			t.Errorf("%s: answer %d", f, code)

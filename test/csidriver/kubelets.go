@@ -53,7 +53,8 @@ func newKubelets(client kubernetes.Interface, driver string, stop <-chan struct{
 	}
 	for _, informer := range []cache.SharedIndexInformer{
 		all.Core().V1().Pods().Informer(), all.Core().V1().Nodes().Informer(), all.Core().V1().PersistentVolumeClaims().Informer(),
-		all.Core().V1().PersistentVolumes().Informer(), all.Storage().V1().CSINodes().Informer(), alive.Coordination().V1().Leases().Informer(),
+		all.Core().V1().PersistentVolumes().Informer(), all.Storage().V1().CSINodes().Informer(),
+		alive.Coordination().V1().Leases().Informer(),
 	} {
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { k.look() },
@@ -144,7 +145,8 @@ const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 func (k *kubelets) register(ctx context.Context, node *corev1.Node) error {
 	if node.Annotations[managed] == "" {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, managed)
-		if _, err := k.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := k.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
@@ -160,7 +162,8 @@ func (k *kubelets) register(ctx context.Context, node *corev1.Node) error {
 		return err
 	case !belongsTo(found, node): // to one of the same name that is gone
 		uid := found.UID
-		return k.client.StorageV1().CSINodes().Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		return k.client.StorageV1().CSINodes().Delete(ctx, found.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	case slices.ContainsFunc(found.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == k.driver }):
 		return nil
 	}
@@ -207,17 +210,20 @@ func (k *kubelets) use(ctx context.Context, node *corev1.Node, pods []*corev1.Po
 		if err != nil {
 			return err
 		}
-		if _, err := k.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := k.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{},
+			"status"); err != nil {
 			return err
 		}
 	}
 	for _, m := range mounts {
-		attached := slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return string(a.Name) == m.device })
+		attached := slices.ContainsFunc(node.Status.VolumesAttached,
+			func(a corev1.AttachedVolume) bool { return string(a.Name) == m.device })
 		claim := grown(m.claim, m.volume)
 		if !attached || claim == nil {
 			continue
 		}
-		if _, err := k.client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
+		if _, err := k.client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim,
+			metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -245,7 +251,8 @@ func (k *kubelets) mounts(pods []*corev1.Pod) (all []mount, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if source := volume.Spec.CSI; source != nil && source.Driver == k.driver && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID {
+			if source := volume.Spec.CSI; source != nil && source.Driver == k.driver && volume.Spec.ClaimRef != nil &&
+				volume.Spec.ClaimRef.UID == claim.UID {
 				all = append(all, mount{claim, volume, "kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle})
 			}
 		}

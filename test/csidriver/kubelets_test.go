@@ -145,7 +145,8 @@ func TestNodesTellWhichVolumesPodsUse(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "node-3"}}
 	lease.Spec.HolderIdentity = &holder
 	client := playing(t, newNode("node-0"), newNode("node-1"), newNode("node-2"), killed, lease, newClaim("data"), newVolume("data"),
-		newPod("first", "node-0", using("data")), newPod("second", "node-0", using("data"), using("unbound")), newPod("waits", "", using("data")), ended)
+		newPod("first", "node-0", using("data")), newPod("second", "node-0", using("data"), using("unbound")),
+		newPod("waits", "", using("data")), ended)
 	inUse := func(node string) []corev1.UniqueVolumeName {
 		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
@@ -159,7 +160,8 @@ func TestNodesTellWhichVolumesPodsUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := client.CoreV1().Pods("a").Create(t.Context(), newPod("third", "node-1", using("data")), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("a").Create(t.Context(), newPod("third", "node-1", using("data")),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "node-1 has it in use", func() bool { return slices.Equal(inUse("node-1"), []corev1.UniqueVolumeName{handle}) })
@@ -206,7 +208,8 @@ func TestFileSystemsGrowOnTheirNodes(t *testing.T) {
 		{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue},
 		{Type: "Unused", Status: corev1.ConditionFalse},
 	}
-	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
+	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+		corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
 	client, k := knowing(t, newNode("node-0"), claim, newVolume("data"), newPod("first", "node-0", using("data")))
 	now := func() corev1.PersistentVolumeClaimStatus {
 		c, err := client.CoreV1().PersistentVolumeClaims("a").Get(t.Context(), "data", metav1.GetOptions{})
@@ -231,15 +234,18 @@ func TestFileSystemsGrowOnTheirNodes(t *testing.T) {
 	if err := k.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := now(); !equal(s.Capacity, size("2Gi")) || len(s.Conditions) != 1 || s.Conditions[0].Type != "Unused" || len(s.AllocatedResourceStatuses) > 0 {
+	if s := now(); !equal(s.Capacity, size("2Gi")) || len(s.Conditions) != 1 || s.Conditions[0].Type != "Unused" ||
+		len(s.AllocatedResourceStatuses) > 0 {
 		t.Errorf("its status is %+v", s)
 	}
 }
 
 func TestWhatHasNotAskedToGrowDoesNot(t *testing.T) {
 	claim := newClaim("data")
-	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue}}
-	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInProgress}
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimResizing,
+		Status: corev1.ConditionTrue}}
+	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+		corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInProgress}
 	if got := grown(claim, newVolume("data")); got != nil {
 		t.Errorf("it has grown: %+v", got.Status)
 	}

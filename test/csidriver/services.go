@@ -42,8 +42,10 @@ func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 
 func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
-		{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}}},
-		{Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: csi.PluginCapability_VolumeExpansion_ONLINE}}},
+		{Type: &csi.PluginCapability_Service_{
+			Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}}},
+		{Type: &csi.PluginCapability_VolumeExpansion_{
+			VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: csi.PluginCapability_VolumeExpansion_ONLINE}}},
 	}}, nil
 }
 
@@ -51,7 +53,8 @@ func (d *driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
 
-func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse,
+	error) {
 	var all []*csi.ControllerServiceCapability
 	for _, t := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
@@ -60,7 +63,9 @@ func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
-		all = append(all, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}}})
+		all = append(all,
+			&csi.ControllerServiceCapability{
+				Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}}})
 	}
 	return &csi.ControllerGetCapabilitiesResponse{Capabilities: all}, nil
 }
@@ -82,7 +87,8 @@ func (d *driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	var made Volume
 	err = d.store.edit(id, func(v *Volume) (*Volume, error) {
 		if v != nil {
-			if limit := r.GetCapacityRange().GetLimitBytes(); v.Bytes < r.GetCapacityRange().GetRequiredBytes() || limit > 0 && v.Bytes > limit {
+			if limit := r.GetCapacityRange().GetLimitBytes(); v.Bytes < r.GetCapacityRange().GetRequiredBytes() ||
+				limit > 0 && v.Bytes > limit {
 				return nil, status.Errorf(codes.AlreadyExists, "%s exists already, with %d bytes", v.Name, v.Bytes)
 			}
 			made = *v
@@ -98,7 +104,8 @@ func (d *driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: made.Bytes, VolumeContext: map[string]string{"name": made.Name}}}, nil
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: made.Bytes,
+		VolumeContext: map[string]string{"name": made.Name}}}, nil
 }
 
 // ownParameters are those that the StorageClass has, without what the provisioner adds to them.
@@ -135,7 +142,8 @@ func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 	})
 }
 
-func (d *driver) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (d *driver) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse,
+	error) {
 	node := r.GetNodeId()
 	if node == "" || r.GetVolumeCapability() == nil {
 		return nil, status.Error(codes.InvalidArgument, "no node or no capability is named")
@@ -164,7 +172,8 @@ func oneNode(c *csi.VolumeCapability) bool {
 	return true
 }
 
-func (d *driver) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (d *driver) ControllerUnpublishVolume(_ context.Context,
+	r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if r.GetVolumeId() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no volume is named")
 	}
@@ -177,7 +186,8 @@ func (d *driver) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerU
 	})
 }
 
-func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse,
+	error) {
 	bytes, err := sizeFor(r.GetCapacityRange())
 	if err != nil {
 		return nil, err
@@ -191,7 +201,8 @@ func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpa
 	return answer, err
 }
 
-func (d *driver) ControllerModifyVolume(_ context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+func (d *driver) ControllerModifyVolume(_ context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse,
+	error) {
 	return &csi.ControllerModifyVolumeResponse{}, d.editExisting(r.GetVolumeId(), func(v *Volume) error {
 		if v.Attributes == nil {
 			v.Attributes = map[string]string{}
@@ -201,7 +212,8 @@ func (d *driver) ControllerModifyVolume(_ context.Context, r *csi.ControllerModi
 	})
 }
 
-func (d *driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (d *driver) ValidateVolumeCapabilities(_ context.Context,
+	r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no capabilities are asked for")
 	}

@@ -14,7 +14,8 @@ func TestSidecarsAreKeptRunning(t *testing.T) {
 	s := sidecars{programs: t.TempDir(), logs: t.TempDir(), kubeconfig: "admin", endpoint: "unix://csi.sock"}
 	for name := range s.args() {
 		// The first run ends at once.
-		script := "#!/bin/sh\ntrap 'echo asked to end; exit' TERM\necho \"$@\"\n[ -e \"$0.ran\" ] || { touch \"$0.ran\"; exit 1; }\nwhile :; do sleep 0.05; done\n"
+		script := "#!/bin/sh\ntrap 'echo asked to end; exit' TERM\necho \"$@\"\n[ -e \"$0.ran\" ] || { touch \"$0.ran\"; exit 1; }\nwhile " +
+			":; do sleep 0.05; done\n"
 		if err := os.WriteFile(filepath.Join(s.programs, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,8 @@ func TestSidecarsAreKeptRunning(t *testing.T) {
 	<-ended
 	for _, name := range names {
 		lines := log(name)
-		if !slices.Contains(strings.Fields(lines[1]), "--csi-address=unix://csi.sock") || !slices.Contains(strings.Fields(lines[1]), "--kubeconfig=admin") {
+		if !slices.Contains(strings.Fields(lines[1]), "--csi-address=unix://csi.sock") ||
+			!slices.Contains(strings.Fields(lines[1]), "--kubeconfig=admin") {
 			t.Errorf("%s has the flags %s", name, lines[1])
 		}
 		if len(lines) != 3 || lines[2] != "asked to end" {

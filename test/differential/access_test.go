@@ -46,7 +46,10 @@ func (s *side) send(r request) (verdict, error) {
 	s.api.forget()
 	config := &tls.Config{InsecureSkipVerify: true}
 	if r.Cert != "" { // also if the server does not ask for one like it
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return clientCertificates()[r.Cert], nil }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return clientCertificates()[r.Cert],
+				nil
+		}
 	}
 	conn, err := tls.Dial("tcp", s.address, config)
 	if err != nil {
@@ -131,7 +134,8 @@ func TestIntendedDifferences(t *testing.T) {
 		{
 			"there are no WebSockets here, and tokens are not taken from their subprotocols",
 			request{Method: "GET", Target: "/sar/deny-anonymous", Headers: []string{
-				"Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io." + encoded + ", v4"}},
+				"Upgrade: websocket", "Connection: Upgrade",
+				"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io." + encoded + ", v4"}},
 			403, 200,
 		},
 		{
@@ -210,7 +214,8 @@ func TestUsualRequests(t *testing.T) {
 		{"MH-2 a token", request{Target: "/sar/allow", Headers: []string{"authorization: bearer scraper"}}, 200, "prometheus"},
 		{"MH-2 a token that is not good", request{Target: "/healthz", Headers: []string{"Authorization: Bearer forged"}}, 401, ""},
 		{"CLI-39 a certificate", request{Cert: "alice", Target: "/sar/allow"}, 200, "alice"},
-		{"CLI-39 a certificate before a token", request{Cert: "alice", Target: "/sar/allow", Headers: []string{"Authorization: Bearer scraper"}}, 200, "alice"},
+		{"CLI-39 a certificate before a token",
+			request{Cert: "alice", Target: "/sar/allow", Headers: []string{"Authorization: Bearer scraper"}}, 200, "alice"},
 		{"CLI-39 a certificate of strangers", request{Cert: "stranger", Target: "/healthz"}, 401, ""},
 		{"CLI-39 a member of system:masters", request{Cert: "master", Target: "/sar/deny"}, 200, ""},
 		{"CLI-39 headers of a client", request{Cert: "alice", Target: "/sar/deny", Headers: master}, 403, "alice"},

@@ -105,7 +105,8 @@ func (a *apiServer) answer(w http.ResponseWriter, code int, object any) {
 // tokenStatus returns what the API server says of a token, and the code with which it answers.
 func tokenStatus(token string) (authenticationv1.TokenReviewStatus, int) {
 	yes := func(name string, groups ...string) authenticationv1.TokenReviewStatus {
-		return authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: name, UID: "u-" + name, Groups: groups}}
+		return authenticationv1.TokenReviewStatus{Authenticated: true,
+			User: authenticationv1.UserInfo{Username: name, UID: "u-" + name, Groups: groups}}
 	}
 	switch token {
 	case "scraper":
@@ -183,7 +184,8 @@ func issue(issuer *issued, name string, edit func(*x509.Certificate)) *issued {
 	must(err)
 	i := &issued{private: key}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if edit != nil {

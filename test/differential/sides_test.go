@@ -49,8 +49,9 @@ type settings struct {
 
 func usualSettings() settings {
 	return settings{
-		Asks: true, Reviews: true, AlwaysAllow: []string{"/healthz", "/open/*"}, ClientCA: "clients", ProxyCA: "proxies", Names: `["proxy"]`,
-		User: `["X-Remote-User"]`, Group: `["X-Remote-Group"]`, Prefix: `["X-Remote-Extra-"]`,
+		Asks: true, Reviews: true, AlwaysAllow: []string{"/healthz", "/open/*"}, ClientCA: "clients", ProxyCA: "proxies",
+		Names: `["proxy"]`,
+		User:  `["X-Remote-User"]`, Group: `["X-Remote-Group"]`, Prefix: `["X-Remote-Extra-"]`,
 	}
 }
 
@@ -116,11 +117,13 @@ func newOurs(set settings) (*side, error) {
 	}
 	c := serving.Config{
 		Address: net.IPv4(127, 0, 0, 1),
-		TLS:     serving.TLS{Server: certificates.Server{CertFile: file("crt", servingPair().cert), KeyFile: file("key", servingPair().key)}},
+		TLS: serving.TLS{Server: certificates.Server{CertFile: file("crt", servingPair().cert),
+			KeyFile: file("key", servingPair().key)}},
 		Authentication: serving.Authentication{Clients: certificates.Clients{
 			ClientCAFile: file("clients", bundle(set.ClientCA)),
 			FrontProxy: certificates.FrontProxy{
-				CAFile: file("proxies", bundle(set.ProxyCA)), Names: listed(set.Names), UserHeaders: listed(set.User), UIDHeaders: listed(set.UID),
+				CAFile: file("proxies", bundle(set.ProxyCA)), Names: listed(set.Names), UserHeaders: listed(set.User),
+				UIDHeaders:   listed(set.UID),
 				GroupHeaders: listed(set.Group), ExtraPrefixes: listed(set.Prefix),
 			},
 		}},
@@ -167,7 +170,8 @@ func newTheirs(set settings) (*side, error) {
 	if err != nil {
 		return s, err
 	}
-	chain := []union.NamedAuthorizer{{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
+	chain := []union.NamedAuthorizer{{AuthorizerName: "kubernetes.io/always-allow-groups",
+		Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
 	open, err := pathauthorizer.NewAuthorizer(set.AlwaysAllow)
 	if err != nil {
 		return s, err
@@ -204,9 +208,11 @@ func newTheirs(set settings) (*side, error) {
 
 func backoff() *wait.Backoff { return &wait.Backoff{Duration: time.Millisecond, Steps: 4} }
 
-func theirAuthentication(set settings, client kubernetes.Interface) (who authenticator.Request, headers *authenticatorfactory.RequestHeaderConfig, err error) {
+func theirAuthentication(set settings, client kubernetes.Interface) (who authenticator.Request,
+	headers *authenticatorfactory.RequestHeaderConfig, err error) {
 	c := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}, WebhookRetryBackoff: backoff(), TokenAccessReviewTimeout: 10 * time.Second,
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}, WebhookRetryBackoff: backoff(),
+		TokenAccessReviewTimeout: 10 * time.Second,
 	}
 	if set.Asks {
 		c.TokenAccessReviewClient = client.AuthenticationV1()
@@ -224,9 +230,11 @@ func theirAuthentication(set settings, client kubernetes.Interface) (who authent
 	switch {
 	case set.ProxyCA != "":
 		c.RequestHeaderConfig = &authenticatorfactory.RequestHeaderConfig{
-			UsernameHeaders: headerrequest.StaticStringSlice(listed(set.User)), UIDHeaders: headerrequest.StaticStringSlice(listed(set.UID)),
-			GroupHeaders: headerrequest.StaticStringSlice(listed(set.Group)), ExtraHeaderPrefixes: headerrequest.StaticStringSlice(listed(set.Prefix)),
-			AllowedClientNames: headerrequest.StaticStringSlice(listed(set.Names)),
+			UsernameHeaders:     headerrequest.StaticStringSlice(listed(set.User)),
+			UIDHeaders:          headerrequest.StaticStringSlice(listed(set.UID)),
+			GroupHeaders:        headerrequest.StaticStringSlice(listed(set.Group)),
+			ExtraHeaderPrefixes: headerrequest.StaticStringSlice(listed(set.Prefix)),
+			AllowedClientNames:  headerrequest.StaticStringSlice(listed(set.Names)),
 		}
 		c.RequestHeaderConfig.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("proxies", bundle(set.ProxyCA))
 	case lookup:
@@ -245,7 +253,8 @@ func lookedUp(key string, set settings, client kubernetes.Interface) (dynamiccer
 	if content := set.ConfigMap[key]; content != "" {
 		return dynamiccertificates.NewStaticCAContent(key, []byte(content))
 	}
-	return dynamiccertificates.NewDynamicCAFromConfigMapController("none", certificates.LookupNamespace, certificates.LookupName, key, client)
+	return dynamiccertificates.NewDynamicCAFromConfigMapController("none", certificates.LookupNamespace, certificates.LookupName, key,
+		client)
 }
 
 // theirLookup returns what the ConfigMap says of front proxies.
@@ -254,14 +263,16 @@ func theirLookup(set settings, client kubernetes.Interface) (*authenticatorfacto
 	if err != nil {
 		return nil, err
 	}
-	c := headerrequest.NewRequestHeaderAuthRequestController(certificates.LookupName, certificates.LookupNamespace, client, "requestheader-username-headers",
+	c := headerrequest.NewRequestHeaderAuthRequestController(certificates.LookupName, certificates.LookupNamespace, client,
+		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
 	if err := c.RunOnce(context.Background()); err != nil {
 		return nil, err
 	}
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider: ca, UsernameHeaders: headerrequest.StringSliceProviderFunc(c.UsernameHeaders),
-		UIDHeaders: headerrequest.StringSliceProviderFunc(c.UIDHeaders), GroupHeaders: headerrequest.StringSliceProviderFunc(c.GroupHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(c.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(c.GroupHeaders),
 		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(c.ExtraHeaderPrefixes),
 		AllowedClientNames:  headerrequest.StringSliceProviderFunc(c.AllowedClientNames),
 	}, nil

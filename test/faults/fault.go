@@ -41,9 +41,10 @@ import (
 //	                                    the process dies at its N+1st write from now, and the next one begins later
 //	stop back=TIME                      the process ends in good order
 //
-// RESOURCE is one, or "all"; without for= a fault lasts until all are healed, and without back= the next process begins after a second. The keys resource= and verb= narrow requests down: to a resource, which may have a subresource as in
-// deployments/status, and to verbs of RBAC with commas between. Without them "refuse" is for all writes; verb=all is for reads
-// as well. Leases and events are spared unless they are named, and only changes are refused with 409.
+// RESOURCE is one, or "all"; without for= a fault lasts until all are healed, and without back= the next process begins after a second.
+// The keys resource= and verb= narrow requests down: to a resource, which may have a subresource as in deployments/status, and to verbs
+// of RBAC with commas between. Without them "refuse" is for all writes; verb=all is for reads as well. Leases and events are spared
+// unless they are named, and only changes are refused with 409.
 //
 // "refuse" is for the next n requests, or with each=N for the first N that concern the same object with the same verb, or for all
 // until its time is over. The code 0 breaks the connection and -1 never answers. With after=true the request is carried out, and

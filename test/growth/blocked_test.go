@@ -62,7 +62,8 @@ func (b *blocker) reconciler(claims informers.Store[*corev1.PersistentVolumeClai
 		}))},
 		Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[string, struct{}], error) {
 			b.at("Observe", r.Key.Name)
-			return reconcile.Observation[string, struct{}]{Exists: claims.Get(r.Key.Namespace, r.Key.Name) != nil, Snapshot: r.Key.Name}, nil
+			return reconcile.Observation[string, struct{}]{Exists: claims.Get(r.Key.Namespace, r.Key.Name) != nil, Snapshot: r.Key.Name},
+				nil
 		},
 		Plan: reconcile.PlanOnly(func(_ time.Time, name string) plan.Plan {
 			b.at("Plan", name)

@@ -61,7 +61,8 @@ func TestWhatAnObjectCosts(t *testing.T) {
 			of[kinds[0]] = append(of[kinds[0]], o)
 		}
 		masks := kept.(*projection.Projection).Masks()
-		for _, kind := range slices.SortedFunc(maps.Keys(masks), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) }) {
+		for _, kind := range slices.SortedFunc(maps.Keys(masks),
+			func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) }) {
 			if strings.HasSuffix(kind.Kind, "List") {
 				continue
 			}
@@ -118,8 +119,8 @@ func (w *world) growAll(kind string, o apiserver.Object, mask *projection.Mask) 
 	return failed
 }
 
-// growOne measures one shape, and reports whether it costs what it may. What takes too long is measured again, as the machine has other things
-// to do.
+// growOne measures one shape, and reports whether it costs what it may. What takes too long is measured again, as the machine has other
+// things to do.
 func (w *world) growOne(name string, o apiserver.Object, s shape) bool {
 	large := w.life(o, s, *size)
 	if large.max() <= little {

@@ -53,8 +53,9 @@ func template() corev1.PodTemplateSpec {
 }
 
 func jobSpec() batchv1.JobSpec {
-	spec := batchv1.JobSpec{Parallelism: ptr.To[int32](0), Completions: ptr.To[int32](1), BackoffLimit: ptr.To[int32](6), Template: template(),
-		Suspend: ptr.To(true), CompletionMode: ptr.To(batchv1.NonIndexedCompletion)}
+	spec := batchv1.JobSpec{Parallelism: ptr.To[int32](0), Completions: ptr.To[int32](1), BackoffLimit: ptr.To[int32](6),
+		Template: template(),
+		Suspend:  ptr.To(true), CompletionMode: ptr.To(batchv1.NonIndexedCompletion)}
 	spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return spec
 }
@@ -75,13 +76,17 @@ func workloads(name string) []apiserver.Object {
 		&corev1.ReplicationController{ObjectMeta: about(name), Spec: corev1.ReplicationControllerSpec{
 			Replicas: none, Selector: map[string]string{"app": "old"}, Template: ptr.To(template())}},
 		&appsv1.StatefulSet{ObjectMeta: about(name), Spec: appsv1.StatefulSetSpec{Replicas: none, Selector: selector, Template: template(),
-			RevisionHistoryLimit: ptr.To[int32](10), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}}},
-		&appsv1.DaemonSet{ObjectMeta: about(name), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: nowhere(), RevisionHistoryLimit: ptr.To[int32](10),
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}},
+			RevisionHistoryLimit: ptr.To[int32](10),
+			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}}},
+		&appsv1.DaemonSet{ObjectMeta: about(name),
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: nowhere(), RevisionHistoryLimit: ptr.To[int32](10),
+				UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}},
 		&appsv1.ControllerRevision{ObjectMeta: about(name), Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{}`)}},
 		&batchv1.Job{ObjectMeta: about(name), Spec: jobSpec()},
-		&batchv1.CronJob{ObjectMeta: about(name), Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", ConcurrencyPolicy: batchv1.AllowConcurrent,
-			SuccessfulJobsHistoryLimit: ptr.To[int32](3), FailedJobsHistoryLimit: ptr.To[int32](1), JobTemplate: batchv1.JobTemplateSpec{Spec: jobSpec()}}},
+		&batchv1.CronJob{ObjectMeta: about(name),
+			Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", ConcurrencyPolicy: batchv1.AllowConcurrent,
+				SuccessfulJobsHistoryLimit: ptr.To[int32](3), FailedJobsHistoryLimit: ptr.To[int32](1),
+				JobTemplate: batchv1.JobTemplateSpec{Spec: jobSpec()}}},
 	}
 }
 
@@ -95,15 +100,18 @@ func nowhere() corev1.PodTemplateSpec {
 func network(name string) []apiserver.Object {
 	port := int32(80)
 	return []apiserver.Object{
-		&corev1.Service{ObjectMeta: about(name), Spec: corev1.ServiceSpec{Selector: labels, Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.0.0.10",
-			ClusterIPs: []string{"10.0.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
-			Ports: []corev1.ServicePort{{Name: "http", Port: port, Protocol: corev1.ProtocolTCP}}}},
+		&corev1.Service{ObjectMeta: about(name),
+			Spec: corev1.ServiceSpec{Selector: labels, Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.0.0.10",
+				ClusterIPs: []string{"10.0.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+				IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
+				Ports:          []corev1.ServicePort{{Name: "http", Port: port, Protocol: corev1.ProtocolTCP}}}},
 		// Those of no Service are mirrored.
 		&corev1.Endpoints{ObjectMeta: about(name), Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}}, Ports: []corev1.EndpointPort{{Name: "http", Port: port}}}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: slice(name), AddressType: discoveryv1.AddressTypeIPv4,
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
-			Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: &port}}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"},
+				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+			Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: &port}}},
 	}
 }
 
@@ -118,18 +126,24 @@ func storage(name string) []apiserver.Object {
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	return []apiserver.Object{
-		&corev1.PersistentVolumeClaim{ObjectMeta: about(name), Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: ptr.To("web"),
-			Resources: corev1.VolumeResourceRequirements{Requests: size}}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}},
-		&corev1.PersistentVolume{ObjectMeta: global(name), Spec: corev1.PersistentVolumeSpec{Capacity: size, AccessModes: modes, StorageClassName: "web",
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: name}}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: about(name),
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: ptr.To("web"),
+				Resources: corev1.VolumeResourceRequirements{Requests: size}},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}},
+		&corev1.PersistentVolume{ObjectMeta: global(name),
+			Spec: corev1.PersistentVolumeSpec{Capacity: size, AccessModes: modes, StorageClassName: "web",
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, PersistentVolumeSource: corev1.PersistentVolumeSource{
+					CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: name}}},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}},
-		&storagev1.StorageClass{ObjectMeta: global(name), Provisioner: "disk.example.com", ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete),
+		&storagev1.StorageClass{ObjectMeta: global(name), Provisioner: "disk.example.com",
+			ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
 			VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate)},
 		&storagev1.CSIDriver{ObjectMeta: global(name), Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)}},
-		&storagev1.CSINode{ObjectMeta: global(name), Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "disk.example.com", NodeID: name}}}},
-		&storagev1.VolumeAttachment{ObjectMeta: global(name), Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.example.com", NodeName: "node",
-			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
+		&storagev1.CSINode{ObjectMeta: global(name),
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "disk.example.com", NodeID: name}}}},
+		&storagev1.VolumeAttachment{ObjectMeta: global(name),
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.example.com", NodeName: "node",
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
 		&storagev1.VolumeAttributesClass{ObjectMeta: global(name), DriverName: "disk.example.com"},
 	}
 }
@@ -143,27 +157,38 @@ func policies(name string) []apiserver.Object {
 	request := csrtest.Kubelet()
 	request.ObjectMeta = global(name)
 	return []apiserver.Object{
-		&policyv1.PodDisruptionBudget{ObjectMeta: about(name), Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}},
-		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: about(name), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: one, MaxReplicas: 3,
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: averageOfOne()}}}}},
-		&corev1.ResourceQuota{ObjectMeta: about(name), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1000")}}},
-		&corev1.Namespace{ObjectMeta: global(name), Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		&policyv1.PodDisruptionBudget{ObjectMeta: about(name),
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}},
+		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: about(name),
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: one, MaxReplicas: 3,
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+				Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+					Resource: &autoscalingv2.ResourceMetricSource{
+						Name: corev1.ResourceCPU, Target: averageOfOne()}}}}},
+		&corev1.ResourceQuota{ObjectMeta: about(name),
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1000")}}},
+		&corev1.Namespace{ObjectMeta: global(name),
+			Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
-		&corev1.Node{ObjectMeta: global(name), Spec: corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24"}}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &name, RenewTime: ptr.To(metav1.NowMicro())}},
+		&corev1.Node{ObjectMeta: global(name), Spec: corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24"}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+					LastHeartbeatTime: metav1.Now()}}}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &name, RenewTime: ptr.To(metav1.NowMicro())}},
 		&rbacv1.ClusterRole{ObjectMeta: global(name), AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "other"}}}}},
 		request,
 		&corev1.Secret{ObjectMeta: bootstrap, Type: api.SecretTypeBootstrapToken, Data: map[string][]byte{
-			api.BootstrapTokenIDKey: []byte("abc" + name[:3]), api.BootstrapTokenSecretKey: []byte("0123456789abcdef"), api.BootstrapTokenUsageSigningKey: []byte("true")}},
+			api.BootstrapTokenIDKey: []byte("abc" + name[:3]), api.BootstrapTokenSecretKey: []byte("0123456789abcdef"),
+			api.BootstrapTokenUsageSigningKey: []byte("true")}},
 		&corev1.Secret{ObjectMeta: token, Type: corev1.SecretTypeServiceAccountToken},
 		&corev1.ServiceAccount{ObjectMeta: about(name)},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: namespace}, Data: map[string]string{"ca.crt": "x"}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: api.ConfigMapClusterInfo, Namespace: metav1.NamespacePublic}, Data: map[string]string{api.KubeConfigKey: "x"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: namespace},
+			Data: map[string]string{"ca.crt": "x"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: api.ConfigMapClusterInfo, Namespace: metav1.NamespacePublic},
+			Data: map[string]string{api.KubeConfigKey: "x"}},
 	}
 }
 
@@ -171,7 +196,8 @@ func policies(name string) []apiserver.Object {
 func flags() map[string]string {
 	const ever = "10000h"
 	return map[string]string{
-		"service-account-private-key-file": suite.TokenKeyFile(), "cluster-signing-cert-file": suite.RootCAFile(), "cluster-signing-key-file": suite.TokenKeyFile(),
+		"service-account-private-key-file": suite.TokenKeyFile(), "cluster-signing-cert-file": suite.RootCAFile(),
+		"cluster-signing-key-file":  suite.TokenKeyFile(),
 		"node-monitor-grace-period": ever, "node-startup-grace-period": ever,
 		"allocate-node-cidrs": "true", "cluster-cidr": suite.ClusterCIDR, "service-cluster-ip-range": suite.ServiceRange,
 	}

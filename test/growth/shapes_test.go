@@ -41,10 +41,12 @@ var opaque = map[reflect.Type]bool{
 }
 
 // likeOthers are lists of which the elements have lists that are treated like those of others that grow: in templates and in pods.
-var likeOthers = []string{".initContainers.", ".ephemeralContainers.", ".httpHeaders", "spec.volumes.", ".preferredDuringSchedulingIgnoredDuringExecution."}
+var likeOthers = []string{".initContainers.", ".ephemeralContainers.", ".httpHeaders", "spec.volumes.",
+	".preferredDuringSchedulingIgnoredDuringExecution."}
 
 // inPods are lists within the pods of templates, which are looked at as a whole, but for the affinities of pods on nodes.
-var inPods = []string{"emplate.spec.containers.", "emplate.spec.affinity.", "emplate.spec.dnsConfig.", "emplate.spec.securityContext.", "emplate.spec.topologySpreadConstraints."}
+var inPods = []string{"emplate.spec.containers.", "emplate.spec.affinity.", "emplate.spec.dnsConfig.", "emplate.spec.securityContext.",
+	"emplate.spec.topologySpreadConstraints."}
 
 // shapesOf returns all lists and maps of objects of a type.
 func shapesOf(object apiserver.Object) (all []shape) {

@@ -54,7 +54,8 @@ var variants = map[reflect.Type][]func(i int) any{
 	},
 	of[corev1.Container](): {
 		func(i int) any {
-			return corev1.Container{Name: fmt.Sprint("c", i), Image: "web:1", Ports: []corev1.ContainerPort{{Name: fmt.Sprint("p", i), ContainerPort: int32(i%50_000 + 1)}}}
+			return corev1.Container{Name: fmt.Sprint("c", i), Image: "web:1",
+				Ports: []corev1.ContainerPort{{Name: fmt.Sprint("p", i), ContainerPort: int32(i%50_000 + 1)}}}
 		},
 	},
 	of[corev1.Volume](): {
@@ -69,8 +70,9 @@ var variants = map[reflect.Type][]func(i int) any{
 	},
 	of[autoscalingv2.MetricSpec](): {
 		func(i int) any {
-			return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
-				Name: corev1.ResourceCPU, Container: fmt.Sprint("c", i), Target: averageOfOne()}}
+			return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType,
+				ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+					Name: corev1.ResourceCPU, Container: fmt.Sprint("c", i), Target: averageOfOne()}}
 		},
 	},
 	of[discoveryv1.Endpoint](): {
@@ -85,7 +87,8 @@ var variants = map[reflect.Type][]func(i int) any{
 	of[corev1.EndpointAddress](): {func(i int) any { return corev1.EndpointAddress{IP: address(i)} }},
 	of[corev1.EndpointSubset](): {
 		func(i int) any {
-			return corev1.EndpointSubset{Addresses: []corev1.EndpointAddress{{IP: address(i)}}, Ports: []corev1.EndpointPort{{Port: int32(i%50_000 + 1)}}}
+			return corev1.EndpointSubset{Addresses: []corev1.EndpointAddress{{IP: address(i)}},
+				Ports: []corev1.EndpointPort{{Port: int32(i%50_000 + 1)}}}
 		},
 	},
 	of[corev1.PodIP]():  {func(i int) any { return corev1.PodIP{IP: address(i)} }},

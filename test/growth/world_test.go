@@ -30,8 +30,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// settles is how long, in virtual time, a change may take until all that follows from it is done: reports are debounced, and what is created
-// is looked at once more two seconds later.
+// settles is how long, in virtual time, a change may take until all that follows from it is done: reports are debounced, and what is
+// created is looked at once more two seconds later.
 const settles = 5 * time.Second
 
 // meter is the way to the API server. It tells what that has spent.

@@ -69,8 +69,11 @@ func (s *widgetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch query := r.URL.Query(); {
 	case path == "":
-		respond(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: widgets.GroupVersion().String(),
-			APIResources: []metav1.APIResource{{Name: widgets.Resource, SingularName: "widget", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"delete", "get", "list", "watch"}}}})
+		respond(w, http.StatusOK,
+			metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+				GroupVersion: widgets.GroupVersion().String(),
+				APIResources: []metav1.APIResource{{Name: widgets.Resource, SingularName: "widget", Kind: "Widget", Namespaced: true,
+					Verbs: metav1.Verbs{"delete", "get", "list", "watch"}}}})
 	case query.Get("watch") != "" && query.Get("sendInitialEvents") != "":
 		respondError(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 	case query.Get("watch") != "":
@@ -85,7 +88,8 @@ func (s *widgetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *widgetServer) list(namespace string) metav1.PartialObjectMetadataList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "WidgetList", APIVersion: widgets.GroupVersion().String()}, Items: []metav1.PartialObjectMetadata{}}
+	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "WidgetList", APIVersion: widgets.GroupVersion().String()},
+		Items: []metav1.PartialObjectMetadata{}}
 	list.ResourceVersion = fmt.Sprint(s.version)
 	for key := range s.objects {
 		if !s.lost && (namespace == "" || namespace == key.Namespace) {
@@ -200,7 +204,8 @@ func TestAnAggregatedAPIThatLosesItsStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Client.CoordinationV1().Leases("kube-system").Patch(t.Context(), lease, types.MergePatchType, annotation, metav1.PatchOptions{}); err != nil {
+	if _, err := b.Client.CoordinationV1().Leases("kube-system").Patch(t.Context(), lease, types.MergePatchType, annotation,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.wait("an operator has released the brake", func() error { return b.dependents() })
@@ -214,7 +219,8 @@ func (b *bench) widget(i int) types.NamespacedName {
 func (b *bench) waitEvents(lease string, least int, like string) {
 	b.Helper()
 	b.wait("the lease says "+like, func() error {
-		list, err := b.Client.CoreV1().Events("kube-system").List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + lease})
+		list, err := b.Client.CoreV1().Events("kube-system").List(b.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + lease})
 		if err != nil {
 			return err
 		}

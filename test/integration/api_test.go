@@ -60,7 +60,8 @@ func TestBuiltInKindsAreTheServers(t *testing.T) {
 			}
 			compared++
 			if m.Resource != r.Name || m.Namespaced != r.Namespaced {
-				t.Errorf("%s: %s, namespaced %v; the server says %s, %v", m.GroupVersionKind, m.Resource, m.Namespaced, r.Name, r.Namespaced)
+				t.Errorf("%s: %s, namespaced %v; the server says %s, %v", m.GroupVersionKind, m.Resource, m.Namespaced, r.Name,
+					r.Namespaced)
 			}
 		}
 	}
@@ -125,7 +126,8 @@ func TestCustomResources(t *testing.T) {
 	after.SetUID("another")
 	namesake := before.DeepCopy()
 	namesake.SetUID("another")
-	if _, err := client.Change(ctx, cl, m, namesake, after, client.WriteOptions{}); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+	if _, err := client.Change(ctx, cl, m, namesake, after, client.WriteOptions{}); !apierrors.IsConflict(err) &&
+		!apierrors.IsInvalid(err) {
 		t.Errorf("a patch of an object that took the other's name: %v", err)
 	}
 	after.Object["status"] = map[string]any{"replicas": int64(2)}
@@ -171,7 +173,8 @@ func TestBuiltInObjects(t *testing.T) {
 	clients, ns := apiClients(t, c.RESTConfig), c.Namespace(t)
 	cl, ctx := clients.Client(), t.Context()
 	pods, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p", Labels: map[string]string{"a": "b"}, Finalizers: []string{"example.com/f"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p", Labels: map[string]string{"a": "b"},
+		Finalizers: []string{"example.com/f"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, NodeName: "no-such-node"}}
 	made, err := cl.Create(ctx, pods, pod, client.WriteOptions{})
 	if err != nil || made.UID == "" || made.ResourceVersion == "" {
@@ -189,7 +192,8 @@ func TestBuiltInObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := &corev1.Pod{}
-	if err := cl.Get(ctx, pods, key, live); err != nil || len(live.Labels) != 1 || live.Labels["other"] != "one" || len(live.Finalizers) != 0 {
+	if err := cl.Get(ctx, pods, key, live); err != nil || len(live.Labels) != 1 || live.Labels["other"] != "one" ||
+		len(live.Finalizers) != 0 {
 		t.Errorf("what another has written is to stay: %v, %v, %v", live.Labels, live.Finalizers, err)
 	}
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
@@ -197,7 +201,8 @@ func TestBuiltInObjects(t *testing.T) {
 		t.Errorf("evict: %v", err)
 	}
 	roles, _ := client.BuiltIn(rbacv1.SchemeGroupVersion.WithKind("Role"))
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	for range 2 {
 		apply := client.WriteOptions{Method: client.MethodApply, FieldManager: "test"}
 		if made, err = client.Change(ctx, cl, roles, role, role, apply); err != nil || made.UID == "" {
@@ -207,7 +212,8 @@ func TestBuiltInObjects(t *testing.T) {
 	}
 	deployments, _ := client.BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	c.Kubectl(t, "--namespace", ns, "create", "deployment", "d", "--image=i", "--replicas=0")
-	if scale, err := clients.Reader().GetScale(ctx, deployments, plan.Key{Namespace: ns, Name: "d"}); err != nil || scale.Spec.Replicas != 0 {
+	if scale, err := clients.Reader().GetScale(ctx, deployments, plan.Key{Namespace: ns, Name: "d"}); err != nil ||
+		scale.Spec.Replicas != 0 {
 		t.Errorf("%v, %v", scale, err)
 	}
 	status, err := clients.Reader().SubjectAccessReview(ctx, authorizationv1.SubjectAccessReviewSpec{User: "nobody",

@@ -26,7 +26,8 @@ const attachDriver = "by-hand.example.com"
 func (b *bench) attachingNode(name string) string {
 	b.Helper()
 	nodes := b.Client.CoreV1().Nodes()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-" + name, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-" + name,
+		Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
 	n.Spec.Taints = []corev1.Taint{{Key: "runs", Value: b.ns, Effect: corev1.TaintEffectNoSchedule}}
 	if _, err := nodes.Create(b.Context(), n, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -42,26 +43,33 @@ func (b *bench) attachingNode(name string) string {
 // boundDisk makes a volume of a CSI driver and a claim, bound to each other, which is the part of the binder.
 func (b *bench) boundDisk(name string) {
 	b.Helper()
-	one, size := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	one, size := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	c.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: one, VolumeName: b.ns + "-" + name, StorageClassName: ptr.To(""), Resources: corev1.VolumeResourceRequirements{Requests: size}}
+	c.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: one, VolumeName: b.ns + "-" + name, StorageClassName: ptr.To(""),
+		Resources: corev1.VolumeResourceRequirements{Requests: size}}
 	c, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Create(b.Context(), c, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: c.Spec.VolumeName}}
-	pv.Spec = corev1.PersistentVolumeSpec{AccessModes: one, Capacity: size, ClaimRef: &corev1.ObjectReference{Namespace: b.ns, Name: name, UID: c.UID},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: attachDriver, VolumeHandle: pv.Name}}}
+	pv.Spec = corev1.PersistentVolumeSpec{AccessModes: one, Capacity: size,
+		ClaimRef: &corev1.ObjectReference{Namespace: b.ns, Name: name, UID: c.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: attachDriver,
+			VolumeHandle: pv.Name}}}
 	if _, err := b.Client.CoreV1().PersistentVolumes().Create(b.Context(), pv, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
 		_ = b.Client.CoreV1().PersistentVolumes().Delete(context.Background(), pv.Name, metav1.DeleteOptions{})
-		_, _ = b.Client.CoreV1().PersistentVolumes().Patch(context.Background(), pv.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, _ = b.Client.CoreV1().PersistentVolumes().Patch(context.Background(), pv.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 	for _, err := range []error{
-		b.Client.CoreV1().RESTClient().Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).SubResource("status").Body([]byte(`{"status":{"phase":"Bound"}}`)).Do(b.Context()).Error(),
-		b.Client.CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(b.ns).Resource("persistentvolumeclaims").Name(name).SubResource("status").Body([]byte(`{"status":{"phase":"Bound"}}`)).Do(b.Context()).Error(),
+		b.Client.CoreV1().RESTClient().Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).SubResource("status").Body(
+			[]byte(`{"status":{"phase":"Bound"}}`)).Do(b.Context()).Error(),
+		b.Client.CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(b.ns).Resource("persistentvolumeclaims").Name(
+			name).SubResource("status").Body([]byte(`{"status":{"phase":"Bound"}}`)).Do(b.Context()).Error(),
 	} {
 		if err != nil {
 			b.Fatal(err)
@@ -113,7 +121,8 @@ func (b *bench) attachDisk(disk, node string, attached bool) {
 	b.Helper()
 	b.waitAttachment(disk, node, true)
 	status := fmt.Appendf(nil, `{"status":{"attached":%t}}`, attached)
-	if _, err := b.Client.StorageV1().VolumeAttachments().Patch(b.Context(), b.attachmentName(disk, node), types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.StorageV1().VolumeAttachments().Patch(b.Context(), b.attachmentName(disk, node), types.MergePatchType, status,
+		metav1.PatchOptions{}, "status"); err != nil {
 		b.Fatal(err)
 	}
 	b.wait(fmt.Sprintf("that the node lists the disk is %t", attached), func() error {
@@ -133,7 +142,8 @@ func (b *bench) attachDisk(disk, node string, attached bool) {
 func (b *bench) inUse(disk, node string) {
 	b.Helper()
 	status := fmt.Appendf(nil, `{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s-%s"]}}`, attachDriver, b.ns, disk)
-	if _, err := b.Client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, status, metav1.PatchOptions{},
+		"status"); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -142,7 +152,8 @@ func (b *bench) inUse(disk, node string) {
 func (b *bench) saidOfVolumes(pod, what string, times int32) {
 	b.Helper()
 	b.wait(fmt.Sprintf("%s is told %q %d times", pod, what, times), func() error {
-		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod + ",source=attachdetach-controller"})
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod + ",source=attachdetach-controller"})
 		if err != nil {
 			return err
 		}
@@ -157,15 +168,16 @@ func (b *bench) saidOfVolumes(pod, what string, times int32) {
 	})
 }
 
-// A pod with a bound claim has its volume attached, and its node is told (AD-6, AD-7, AD-8, AD-40, AD-50). Another node waits for it (AD-52, AD-53), while the
-// first one uses it (AD-31), until that is out of service (AD-35).
+// A pod with a bound claim has its volume attached, and its node is told (AD-6, AD-7, AD-8, AD-40, AD-50). Another node waits for it
+// (AD-52, AD-53), while the first one uses it (AD-31), until that is out of service (AD-35).
 func TestVolumesAreAttached(t *testing.T) {
 	b := share(t)
 	from, to := b.attachingNode("from"), b.attachingNode("to")
 	b.boundDisk("data")
 	b.diskUser("here", "data", from)
 	a := b.waitAttachment("data", from, true)
-	if a.Spec.Attacher != attachDriver || a.Spec.NodeName != from || ptr.Deref(a.Spec.Source.PersistentVolumeName, "") != b.ns+"-data" || len(a.Labels)+len(a.Finalizers)+len(a.OwnerReferences) > 0 {
+	if a.Spec.Attacher != attachDriver || a.Spec.NodeName != from || ptr.Deref(a.Spec.Source.PersistentVolumeName, "") != b.ns+"-data" ||
+		len(a.Labels)+len(a.Finalizers)+len(a.OwnerReferences) > 0 {
 		t.Errorf("%+v", a)
 	}
 	b.attachDisk("data", from, true)
@@ -175,7 +187,8 @@ func TestVolumesAreAttached(t *testing.T) {
 	b.diskUser("there", "data", to)
 	b.saidOfVolumes("there", "Warning FailedAttachVolume Waiting for detach for volume "+pv+" Volume is already used by pod(s) here", 1)
 	b.endsAtOnce("here")
-	b.saidOfVolumes("there", "Warning FailedAttachVolume Waiting for detach for volume "+pv+" Volume is already exclusively attached to one node", 1)
+	b.saidOfVolumes("there",
+		"Warning FailedAttachVolume Waiting for detach for volume "+pv+" Volume is already exclusively attached to one node", 1)
 	b.waitAttachment("data", from, true)
 	b.taint(from, `{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}`)
 	b.waitAttachment("data", from, false)
@@ -183,9 +196,12 @@ func TestVolumesAreAttached(t *testing.T) {
 	families := askShared(t).scrape("/metrics")
 	for _, m := range []metric{
 		{"AD-54", "attach_detach_controller_attachdetach_controller_forced_detaches", "COUNTER", "reason", "reason=out-of-service", ""},
-		{"AD-55", "attachdetach_controller_total_volumes", "GAUGE", "plugin_name state", "plugin_name=kubernetes.io/csi:" + attachDriver + " state=desired_state_of_world", ""},
-		{"AD-55", "storage_count_attachable_volumes_in_use", "GAUGE", "node volume_plugin", "node=" + to + " volume_plugin=kubernetes.io/csi:" + attachDriver, ""},
-		{"AD-56", "storage_operation_duration_seconds", "HISTOGRAM", "migrated operation_name status volume_plugin", "migrated=false operation_name=volume_attach status=success", "0.1 0.25 0.5 1 2.5 5 10 15 25 50 120 300 600"},
+		{"AD-55", "attachdetach_controller_total_volumes", "GAUGE", "plugin_name state",
+			"plugin_name=kubernetes.io/csi:" + attachDriver + " state=desired_state_of_world", ""},
+		{"AD-55", "storage_count_attachable_volumes_in_use", "GAUGE", "node volume_plugin",
+			"node=" + to + " volume_plugin=kubernetes.io/csi:" + attachDriver, ""},
+		{"AD-56", "storage_operation_duration_seconds", "HISTOGRAM", "migrated operation_name status volume_plugin",
+			"migrated=false operation_name=volume_attach status=success", "0.1 0.25 0.5 1 2.5 5 10 15 25 50 120 300 600"},
 	} {
 		if err := m.check(families[m.name]); err != nil {
 			t.Errorf("%s, %s: %v", m.fact, m.name, err)

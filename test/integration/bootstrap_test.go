@@ -27,7 +27,8 @@ type bootstrapping struct{ *bench }
 func newBootstrapping(b *bench) bootstrapping {
 	b.Helper()
 	p := bootstrapping{b}
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: api.ConfigMapClusterInfo}, Data: map[string]string{api.KubeConfigKey: p.kubeconfig("https://first:6443")}}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: api.ConfigMapClusterInfo},
+		Data: map[string]string{api.KubeConfigKey: p.kubeconfig("https://first:6443")}}
 	if _, err := b.Client.CoreV1().ConfigMaps(metav1.NamespacePublic).Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func (p bootstrapping) afterwards(do func() error) {
 // kubeconfig is what who joins is told of the cluster.
 func (p bootstrapping) kubeconfig(server string) string {
 	p.Helper()
-	text, err := clientcmd.Write(clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"": {Server: server, CertificateAuthorityData: []byte("authorities")}}})
+	text, err := clientcmd.Write(clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"": {Server: server,
+		CertificateAuthorityData: []byte("authorities")}}})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -75,10 +77,11 @@ type token struct{ id, secret string }
 func (p bootstrapping) token(id, expiration string, changes ...string) token {
 	p.Helper()
 	made := token{id, strings.ToLower(rand.Text()[:16])}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: api.BootstrapTokenSecretPrefix + id}, Type: api.SecretTypeBootstrapToken, StringData: map[string]string{
-		api.BootstrapTokenIDKey: id, api.BootstrapTokenSecretKey: made.secret, api.BootstrapTokenExpirationKey: expiration,
-		api.BootstrapTokenUsageSigningKey: "true", api.BootstrapTokenUsageAuthentication: "true",
-	}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: api.BootstrapTokenSecretPrefix + id}, Type: api.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			api.BootstrapTokenIDKey: id, api.BootstrapTokenSecretKey: made.secret, api.BootstrapTokenExpirationKey: expiration,
+			api.BootstrapTokenUsageSigningKey: "true", api.BootstrapTokenUsageAuthentication: "true",
+		}}
 	for i := 0; i < len(changes); i += 2 {
 		s.StringData[changes[i]] = changes[i+1]
 	}
@@ -95,7 +98,8 @@ func (p bootstrapping) token(id, expiration string, changes ...string) token {
 func (p bootstrapping) expires(t token) {
 	p.Helper()
 	patch := fmt.Appendf(nil, `{"stringData":{"expiration":%q}}`, inTime(time.Second))
-	if _, err := p.Client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(p.Context(), api.BootstrapTokenSecretPrefix+t.id, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := p.Client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(p.Context(), api.BootstrapTokenSecretPrefix+t.id,
+		types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -147,7 +151,8 @@ func (p bootstrapping) waitRefused(t token) {
 func (p bootstrapping) waitDeleted(t token) {
 	p.Helper()
 	p.wait(t.id+" is deleted", func() error {
-		_, err := p.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(p.Context(), api.BootstrapTokenSecretPrefix+t.id, metav1.GetOptions{})
+		_, err := p.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(p.Context(), api.BootstrapTokenSecretPrefix+t.id,
+			metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -184,7 +189,8 @@ func TestBootstrapTokens(t *testing.T) {
 	p.expires(brief)
 	p.waitDeleted(brief)
 	p.waitRefused(brief)
-	if err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), api.BootstrapTokenSecretPrefix+early.id, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), api.BootstrapTokenSecretPrefix+early.id,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.waitRefused(early)
@@ -201,14 +207,15 @@ func TestBootstrapSignerWithoutTokenCleaner(t *testing.T) {
 	p.waitDiscovered(brief, "https://first:6443")
 	p.expires(brief)
 	p.waitRefused(brief)
-	if _, err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), api.BootstrapTokenSecretPrefix+brief.id, metav1.GetOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), api.BootstrapTokenSecretPrefix+brief.id,
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 	p.readsLittle(begin)
 }
 
-// readsLittle says that the manager has asked for no other Secrets and ConfigMaps than selected ones since then, among them those of the bootstrap
-// signer (BOOT-34).
+// readsLittle says that the manager has asked for no other Secrets and ConfigMaps than selected ones since then, among them those of
+// the bootstrap signer (BOOT-34).
 func (p bootstrapping) readsLittle(begin int64) {
 	p.Helper()
 	requests, _ := p.Requests(p.T, begin)

@@ -24,8 +24,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// After creations, changes and deletions on a real server the caches have what the projection of all controllers keeps of what a full client lists, in
-// protobuf and in JSON.
+// After creations, changes and deletions on a real server the caches have what the projection of all controllers keeps of what a full
+// client lists, in protobuf and in JSON.
 func TestCachesEqualAFullList(t *testing.T) {
 	t.Parallel() // without a manager
 	c := cluster.Start(t)
@@ -46,14 +46,16 @@ func TestCachesEqualAFullList(t *testing.T) {
 	for i := range 30 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: map[string]string{"app": "web"},
 			Annotations: map[string]string{corev1.PodDeletionCost: fmt.Sprint(i), "other": "text"}}}
-		p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}}
+		p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1",
+			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}}
 		must(pods.Create(t.Context(), p, metav1.CreateOptions{}))
 		if i%3 == 0 {
 			if err := pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Fatal(err)
 			}
 		} else if i%3 == 1 {
-			must(pods.Patch(t.Context(), p.Name, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"changed":"yes"}}}`), metav1.PatchOptions{}))
+			must(pods.Patch(t.Context(), p.Name, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"changed":"yes"}}}`),
+				metav1.PatchOptions{}))
 		}
 	}
 	cluster.Eventually(t, 30*time.Second, "the caches equal a full list", func() error {

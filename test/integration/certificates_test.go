@@ -65,9 +65,10 @@ func (b *bench) bootstrapRoles(group string) {
 func (b *bench) bootstrapToken(id, group string) (token string) {
 	b.Helper()
 	const secret = "0123456789abcdef"
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{
-		"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
-	}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id},
+		Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{
+			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
+		}}
 	if _, err := b.Client.CoreV1().Secrets(s.Namespace).Create(b.Context(), s, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -98,9 +99,10 @@ func (j *joiner) asks(name, signer string, template *x509.CertificateRequest, us
 	if err := errors.Join(err1, err2); err != nil {
 		j.Fatal(err)
 	}
-	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: j.ns + "-" + name}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer, Usages: usages,
-	}}
+	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: j.ns + "-" + name},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer, Usages: usages,
+		}}
 	j.wait("the machine may ask for a certificate", func() error { // roles take effect a little late
 		_, err := j.client.CertificatesV1().CertificateSigningRequests().Create(j.Context(), r, metav1.CreateOptions{})
 		return err
@@ -115,10 +117,12 @@ func (j *joiner) asks(name, signer string, template *x509.CertificateRequest, us
 }
 
 // waitFor waits until a request is as it should be, as the machine itself sees it.
-func (j *joiner) waitFor(name, what string, check func(*certificatesv1.CertificateSigningRequest) bool) (r *certificatesv1.CertificateSigningRequest) {
+func (j *joiner) waitFor(name, what string,
+	check func(*certificatesv1.CertificateSigningRequest) bool) (r *certificatesv1.CertificateSigningRequest) {
 	j.Helper()
 	j.wait("the request "+name+" "+what, func() (err error) {
-		if r, err = j.client.CertificatesV1().CertificateSigningRequests().Get(j.Context(), j.ns+"-"+name, metav1.GetOptions{}); err != nil {
+		if r, err = j.client.CertificatesV1().CertificateSigningRequests().Get(j.Context(), j.ns+"-"+name,
+			metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if !check(r) {
@@ -223,15 +227,18 @@ func (j *joiner) asksToServe() {
 	template := j.identity("system:nodes")
 	template.DNSNames = []string{j.node}
 	user := j.user()
-	j.asks("serving", certificatesv1.KubeletServingSignerName, template, certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth)
-	if r := j.waitFor("serving", "is there", func(*certificatesv1.CertificateSigningRequest) bool { return true }); len(r.Status.Conditions) > 0 {
+	j.asks("serving", certificatesv1.KubeletServingSignerName, template, certificatesv1.UsageDigitalSignature,
+		certificatesv1.UsageServerAuth)
+	if r := j.waitFor("serving", "is there",
+		func(*certificatesv1.CertificateSigningRequest) bool { return true }); len(r.Status.Conditions) > 0 {
 		j.Errorf("CSR-29: %+v", r.Status)
 	}
 	user.Approve("serving")
 	j.waitIssued("serving", x509.ExtKeyUsageServerAuth)
 	j.asks("authority", certificatesv1.KubeletServingSignerName, template, certificatesv1.UsageServerAuth, certificatesv1.UsageCertSign)
 	user.Approve("authority")
-	r := j.waitFor("authority", "is given up", func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 2 })
+	r := j.waitFor("authority", "is given up",
+		func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 2 })
 	failed := slices.IndexFunc(r.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateFailed && c.Reason == "SignerValidationFailure" &&
 			strings.HasPrefix(c.Message, "usages did not match [digital signature key encipherment server auth]")

@@ -21,7 +21,8 @@ func (b *bench) clusterRole(name string, edit func(*rbacv1.ClusterRole), resourc
 	b.Helper()
 	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-" + name, Labels: map[string]string{}}}
 	for _, resource := range resources {
-		r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{resource}, Verbs: []string{"get"}})
+		r.Rules = append(r.Rules,
+			rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{resource}, Verbs: []string{"get"}})
 	}
 	edit(r)
 	if _, err := b.Client.RbacV1().ClusterRoles().Create(b.Context(), r, metav1.CreateOptions{}); err != nil {
@@ -32,7 +33,8 @@ func (b *bench) clusterRole(name string, edit func(*rbacv1.ClusterRole), resourc
 
 func (b *bench) removeClusterRole(name string) {
 	b.Helper()
-	if err := b.Client.RbacV1().ClusterRoles().Delete(context.Background(), b.ns+"-"+name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := b.Client.RbacV1().ClusterRoles().Delete(context.Background(), b.ns+"-"+name, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		b.Error(err)
 	}
 }
@@ -40,7 +42,8 @@ func (b *bench) removeClusterRole(name string) {
 // aggregating has a ClusterRole select those that are labelled for one of a name, and labels it for others.
 func (b *bench) aggregating(name string, to ...string) func(*rbacv1.ClusterRole) {
 	return func(r *rbacv1.ClusterRole) {
-		r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + name: "true"}}}}
+		r.AggregationRule = &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + name: "true"}}}}
 		labelled(to...)(r)
 	}
 }
@@ -76,7 +79,8 @@ func (b *bench) waitRules(name string, want ...string) (r *rbacv1.ClusterRole) {
 
 func (b *bench) patchClusterRole(name, document string) {
 	b.Helper()
-	_, err := b.Client.RbacV1().ClusterRoles().Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := b.Client.RbacV1().ClusterRoles().Patch(b.Context(), name, types.MergePatchType, []byte(document),
+		metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -175,7 +179,8 @@ func TestRulesOfOthersStay(t *testing.T) {
 	b.clusterRole("all", b.aggregating(all))
 	b.waitRules(all, mine)
 	b.patchClusterRole(sum, `{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"`+sum+`":"true"}}]}}`) // it still selects nothing
-	b.clusterRole("one", labelled(all), b.ns+"-one")                                                             // when this is aggregated, the controller has seen the other change
+	// when this is aggregated, the controller has seen the other change
+	b.clusterRole("one", labelled(all), b.ns+"-one")
 	b.waitRules(all, mine, b.ns+"-one")
 	owners := ownersOfRules(b.waitRules(sum, mine))
 	if len(owners) != 1 || strings.Contains(owners[0], "clusterrole-aggregation-controller") {
@@ -186,8 +191,10 @@ func TestRulesOfOthersStay(t *testing.T) {
 // applyRules applies a rule for a resource to a ClusterRole, as kubectl does, and fails if somebody else owns the rules.
 func (b *bench) applyRules(name, resource string) {
 	b.Helper()
-	document := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","rules":[{"apiGroups":["example.com"],"resources":["` + resource + `"],"verbs":["get"]}]}`
-	_, err := b.Client.RbacV1().ClusterRoles().Patch(b.Context(), name, types.ApplyPatchType, []byte(document), metav1.PatchOptions{FieldManager: "kubectl"})
+	document := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","rules":[{"apiGroups":["example.com"],"resources":["` +
+		resource + `"],"verbs":["get"]}]}`
+	_, err := b.Client.RbacV1().ClusterRoles().Patch(b.Context(), name, types.ApplyPatchType, []byte(document),
+		metav1.PatchOptions{FieldManager: "kubectl"})
 	if err != nil {
 		b.Errorf("apply %s: %v", name, err)
 	}

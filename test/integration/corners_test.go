@@ -23,8 +23,9 @@ func TestAdoptionOfWhatNamesTheOwnerAlready(t *testing.T) { // RS-22, DEP-7
 		{"pod", pod.Name, rs.Name, "apps/v1", "ReplicaSet", string(rs.UID)},
 		{"rs", rs.Name, "web", "apps/v1", "Deployment", string(b.get("web").UID)},
 	} {
-		b.patchMeta(document.kind, document.name, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q}]}}`,
-			document.apiVersion, document.of, document.owner, document.uid))
+		b.patchMeta(document.kind, document.name,
+			fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q}]}}`,
+				document.apiVersion, document.of, document.owner, document.uid))
 	}
 	b.wait("both are controlled again, by one reference", func() error {
 		p, err := b.Client.CoreV1().Pods(b.ns).Get(t.Context(), pod.Name, metav1.GetOptions{})
@@ -32,7 +33,8 @@ func TestAdoptionOfWhatNamesTheOwnerAlready(t *testing.T) { // RS-22, DEP-7
 			return err
 		}
 		set := b.sets()[0]
-		if len(p.OwnerReferences) != 1 || !metav1.IsControlledBy(p, &set) || len(set.OwnerReferences) != 1 || !metav1.IsControlledBy(&set, b.get("web")) {
+		if len(p.OwnerReferences) != 1 || !metav1.IsControlledBy(p, &set) || len(set.OwnerReferences) != 1 ||
+			!metav1.IsControlledBy(&set, b.get("web")) {
 			return fmt.Errorf("pod %+v, ReplicaSet %+v", p.OwnerReferences, set.OwnerReferences)
 		}
 		return nil

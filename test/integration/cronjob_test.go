@@ -64,7 +64,8 @@ func (b *bench) cronJob(name string) *batchv1.CronJob {
 
 func (b *bench) suspend(name string) {
 	b.Helper()
-	_, err := b.Client.BatchV1().CronJobs(b.ns).Patch(b.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
+	_, err := b.Client.BatchV1().CronJobs(b.ns).Patch(b.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`),
+		metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,13 +99,15 @@ func TestCronJob(t *testing.T) {
 	b.suspend("backup")
 	c := b.cronJob("backup")
 	at, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
-	if err != nil || job.Name != fmt.Sprintf("backup-%d", at.Unix()/60) || !strings.HasSuffix(at.Format(time.RFC3339), "+05:45") { // CJ-50, CJ-51
+	// CJ-50, CJ-51
+	if err != nil || job.Name != fmt.Sprintf("backup-%d", at.Unix()/60) || !strings.HasSuffix(at.Format(time.RFC3339), "+05:45") {
 		t.Errorf("%s is for %v (%v)", job.Name, at, err)
 	}
 	if late := job.CreationTimestamp.Sub(at); late < 0 { // CJ-4, as does TestTwoYears, which says how late it may be
 		t.Errorf("CJ-4: created %v late", late)
 	}
-	if !metav1.IsControlledBy(job, c) || !c.Status.LastScheduleTime.Time.Equal(at) || c.Status.Active[0].UID != job.UID || c.Status.Active[0].ResourceVersion == "" {
+	if !metav1.IsControlledBy(job, c) || !c.Status.LastScheduleTime.Time.Equal(at) || c.Status.Active[0].UID != job.UID ||
+		c.Status.Active[0].ResourceVersion == "" {
 		t.Errorf("CJ-52: %+v", c.Status)
 	}
 
@@ -165,7 +168,8 @@ func (b *bench) workOfCronJobs() {
 	b.createCronJob("missing")
 	job := b.firstJob("missing")
 	b.suspend("missing")
-	if err := b.Client.BatchV1().Jobs(b.ns).Delete(b.Context(), job.Name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+	if err := b.Client.BatchV1().Jobs(b.ns).Delete(b.Context(), job.Name,
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		b.Fatal(err)
 	}
 	b.createCronJob("short", func(c *batchv1.CronJob) { c.Spec.SuccessfulJobsHistoryLimit = ptr.To[int32](0) })
@@ -179,7 +183,8 @@ func (b *bench) workOfCronJobs() {
 	b.quotaOf("count/jobs.batch", 0)
 	b.createCronJob("refused")
 	b.wait("the event of a Job that cannot be created is counted", func() error {
-		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=refused,reason=FailedCreate"})
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=refused,reason=FailedCreate"})
 		if err != nil || len(list.Items) == 0 || list.Items[0].Count < 2 {
 			return fmt.Errorf("%d events (%v)", len(list.Items), err)
 		}

@@ -33,7 +33,8 @@ func (b *bench) daemonSet(name string) *appsv1.DaemonSet {
 
 func (b *bench) patchDaemonSet(name, document string) {
 	b.Helper()
-	if _, err := b.Client.AppsV1().DaemonSets(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{}); err != nil {
+	if _, err := b.Client.AppsV1().DaemonSets(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, []byte(document),
+		metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -60,7 +61,8 @@ func TestDaemonSetByKubectl(t *testing.T) {
 	u.CreateDaemonSet("agent", 1)
 	u.WaitDaemonSet("agent", 3)
 	for _, p := range b.pods() {
-		if field := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0]; field.Values[0] != p.Spec.NodeName {
+		required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if field := required.NodeSelectorTerms[0].MatchFields[0]; field.Values[0] != p.Spec.NodeName {
 			t.Errorf("%s is on %s, and meant for %v", p.Name, p.Spec.NodeName, field.Values)
 		}
 	}
@@ -68,7 +70,8 @@ func TestDaemonSetByKubectl(t *testing.T) {
 	b.Kubectl(t, "-n", b.ns, "rollout", "status", "daemonset/agent", "--timeout=60s")
 	u.WaitDaemonSet("agent", 3)
 	first := b.revisionsOf()[0]
-	if history := b.Kubectl(t, "-n", b.ns, "rollout", "history", "daemonset/agent"); !strings.Contains(history, "\n1 ") || !strings.Contains(history, "\n2 ") {
+	if history := b.Kubectl(t, "-n", b.ns, "rollout", "history", "daemonset/agent"); !strings.Contains(history, "\n1 ") ||
+		!strings.Contains(history, "\n2 ") {
 		t.Errorf("history:\n%s", history)
 	}
 	b.Kubectl(t, "-n", b.ns, "rollout", "undo", "daemonset/agent")
@@ -93,7 +96,8 @@ func TestDaemonSetFollowsNodes(t *testing.T) {
 	says := func(what string, desired, misscheduled int32) {
 		t.Helper()
 		b.wait(what, func() error {
-			if s := b.daemonSet("agent").Status; s.DesiredNumberScheduled != desired || s.NumberMisscheduled != misscheduled || s.NumberAvailable != desired {
+			if s := b.daemonSet("agent").Status; s.DesiredNumberScheduled != desired || s.NumberMisscheduled != misscheduled ||
+				s.NumberAvailable != desired {
 				return fmt.Errorf("%+v", s)
 			}
 			return nil

@@ -92,12 +92,16 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 				want.lease == "" && strings.Contains(args, "--leader-elect-resource-name") {
 				t.Errorf("its arguments are %s", args)
 			}
-			if name := want.lease; !strings.Contains(all, "resourceNames:\n  - "+map[bool]string{true: "kube-controller-manager", false: name}[name == ""]+"\n  resources:\n  - leases\n") {
+			if name := want.lease; !strings.Contains(all,
+				"resourceNames:\n  - "+map[bool]string{true: "kube-controller-manager", false: name}[name == ""]+
+					"\n  resources:\n  - leases\n") {
 				t.Error("its role is for another lease")
 			}
 			s := container.SecurityContext
-			if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 || pod.SecurityContext.SeccompProfile.Type != "RuntimeDefault" ||
-				!*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+			if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 ||
+				pod.SecurityContext.SeccompProfile.Type != "RuntimeDefault" ||
+				!*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 ||
+				s.Capabilities.Drop[0] != "ALL" {
 				t.Errorf("its security contexts are %+v, %+v", pod.SecurityContext, s)
 			}
 			if got := strings.Contains(all, "\nkind: PodDisruptionBudget\n"); got != (want.replicas > 1) {
@@ -110,7 +114,8 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 				len(terms[0].MatchExpressions) != 1 || terms[0].MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
 				t.Errorf("it runs on the nodes %+v", terms)
 			}
-			if pod.PriorityClassName != "system-cluster-critical" || len(pod.TopologySpreadConstraints) != 1 || container.Resources.Requests.Memory().IsZero() ||
+			if pod.PriorityClassName != "system-cluster-critical" || len(pod.TopologySpreadConstraints) != 1 ||
+				container.Resources.Requests.Memory().IsZero() ||
 				container.LivenessProbe == nil || container.ReadinessProbe == nil || container.StartupProbe == nil {
 				t.Error("it lacks its priority, its spread over nodes, its requests or a probe")
 			}
@@ -140,7 +145,9 @@ func TestStandbysOfTheHandOver(t *testing.T) {
 	}
 	b := &bench{t, c, c.Namespace(t)}
 	port := freePort(t)
-	m := c.Manager(t, append(deploymentIn(t, c.Kubectl(t, "kustomize", overlay)).Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--secure-port=%d", port))...)
+	m := c.Manager(t,
+		append(deploymentIn(t, c.Kubectl(t, "kustomize", overlay)).Spec.Template.Spec.Containers[0].Args,
+			fmt.Sprintf("--secure-port=%d", port))...)
 	b.wait("the standby is ready", func() error {
 		return answers(t.Context(), fmt.Sprintf("https://127.0.0.1:%d/readyz", port), "", http.StatusOK)
 	})
@@ -148,7 +155,8 @@ func TestStandbysOfTheHandOver(t *testing.T) {
 	if got := holder(); got != "nobody-before-the-handover" || len(b.sets()) > 0 {
 		t.Fatalf("the lease has the holder %q, and there are %d ReplicaSets", got, len(b.sets()))
 	}
-	c.Kubectl(t, "--namespace=kube-system", "patch", "lease", "standalone-controller-manager", "--type=merge", "--patch", `{"spec":{"holderIdentity":""}}`)
+	c.Kubectl(t, "--namespace=kube-system", "patch", "lease", "standalone-controller-manager", "--type=merge", "--patch",
+		`{"spec":{"holderIdentity":""}}`)
 	b.waitComplete("web")
 	if code := m.Stop(t); code != 0 || holder() != "" {
 		t.Errorf("exit code %d, and the lease has the holder %q", code, holder())
@@ -167,7 +175,8 @@ func TestInstalledDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, now, ours := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=controller-manager"}
+		ctx, now, ours := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=controller-manager"}
 		for _, err := range []error{
 			deployments.DeleteCollection(ctx, now, ours),
 			c.Client.AppsV1().ReplicaSets(d.Namespace).DeleteCollection(ctx, now, ours),

@@ -22,7 +22,8 @@ func TestRollout(t *testing.T) {
 
 	rs := b.sets()[0]
 	for key, want := range map[string]string{ // DEP-20, DEP-83
-		"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "3", "deployment.kubernetes.io/max-replicas": "4",
+		"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "3",
+		"deployment.kubernetes.io/max-replicas": "4",
 	} {
 		if got := rs.Annotations[key]; got != want {
 			t.Errorf("DEP-20: annotation %s is %q, want %q", key, got, want)
@@ -81,7 +82,8 @@ func TestRolloutUndoWithKubectl(t *testing.T) { // DEP-53, DEP-87
 		}
 		return nil
 	})
-	if out := b.Kubectl(t, "-n", b.ns, "rollout", "history", "deployment/web"); !strings.Contains(out, "2 ") || !strings.Contains(out, "3 ") {
+	if out := b.Kubectl(t, "-n", b.ns, "rollout", "history", "deployment/web"); !strings.Contains(out, "2 ") ||
+		!strings.Contains(out, "3 ") {
 		t.Errorf("DEP-54: %s", out)
 	}
 }
@@ -138,7 +140,8 @@ func TestScaleInTheMiddle(t *testing.T) {
 		b.patch("web", `{"spec":{"replicas":5}}`)
 		b.waitComplete("web")
 		rs := b.sets()[0]
-		if rs.Annotations["deployment.kubernetes.io/desired-replicas"] != "5" || rs.Annotations["deployment.kubernetes.io/max-replicas"] != "7" {
+		if rs.Annotations["deployment.kubernetes.io/desired-replicas"] != "5" ||
+			rs.Annotations["deployment.kubernetes.io/max-replicas"] != "7" {
 			t.Errorf("annotations %v", rs.Annotations)
 		}
 		b.patch("web", `{"spec":{"replicas":0}}`)
@@ -238,7 +241,8 @@ func TestAdoptionAndOrphaning(t *testing.T) { // DEP-7, RS-21, RS-22
 
 func (b *bench) patchMeta(kind, name, document string) {
 	b.Helper()
-	if _, err := b.TryKubectl(b.T, "-n", b.ns, "patch", kind, name, "--type=merge", "-p", document); err != nil && !strings.Contains(err.Error(), "NotFound") {
+	if _, err := b.TryKubectl(b.T, "-n", b.ns, "patch", kind, name, "--type=merge", "-p", document); err != nil &&
+		!strings.Contains(err.Error(), "NotFound") {
 		b.Fatal(err)
 	}
 }

@@ -50,7 +50,8 @@ func (b *bench) waitBudget(name, want string) (found *policyv1.PodDisruptionBudg
 }
 
 func (b *bench) evict(name string) error {
-	return b.Client.PolicyV1().Evictions(b.ns).Evict(b.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name}})
+	return b.Client.PolicyV1().Evictions(b.ns).Evict(b.Context(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name}})
 }
 
 // loose makes a ready pod of an app, which an object controls if it has a kind.
@@ -100,11 +101,13 @@ func TestEvictions(t *testing.T) {
 // DIS-20e, DIS-20h: the owner of pods may be of any kind that has a scale, and the budget says if it has none.
 func TestBudgetsOfAnyOwner(t *testing.T) {
 	b := share(t)
-	b.Apply(t, b.ns, fmt.Sprintf("apiVersion: autoscaling.example.com/v1\nkind: Gizmo\nmetadata: {name: g, namespace: %s}\nspec: {replicas: 4}\n", b.ns))
+	b.Apply(t, b.ns,
+		fmt.Sprintf("apiVersion: autoscaling.example.com/v1\nkind: Gizmo\nmetadata: {name: g, namespace: %s}\nspec: {replicas: 4}\n", b.ns))
 	uid := b.Kubectl(t, "-n", b.ns, "get", "gizmo", "g", "--output=jsonpath={.metadata.uid}")
 	b.pdb("gizmo", "gizmo", func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = new(intstr.FromString("50%")) })
 	for i := range 3 {
-		b.loose(fmt.Sprint("gizmo-", i), "gizmo", metav1.OwnerReference{APIVersion: gizmo.APIVersion, Kind: "Gizmo", Name: "g", UID: types.UID(strings.TrimSpace(uid))})
+		b.loose(fmt.Sprint("gizmo-", i), "gizmo",
+			metav1.OwnerReference{APIVersion: gizmo.APIVersion, Kind: "Gizmo", Name: "g", UID: types.UID(strings.TrimSpace(uid))})
 	}
 	b.waitBudget("gizmo", "1 3 2 4 SufficientPods")
 
@@ -115,13 +118,15 @@ metadata: {name: agent, namespace: %s}
 template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: a, image: a}]}}
 `, b.ns))
 	uid = b.Kubectl(t, "-n", b.ns, "get", "podtemplate", "agent", "--output=jsonpath={.metadata.uid}")
-	b.loose("agent-0", "other", metav1.OwnerReference{APIVersion: "v1", Kind: "PodTemplate", Name: "agent", UID: types.UID(strings.TrimSpace(uid))})
+	b.loose("agent-0", "other",
+		metav1.OwnerReference{APIVersion: "v1", Kind: "PodTemplate", Name: "agent", UID: types.UID(strings.TrimSpace(uid))})
 	b.pdb("agent", "other", nil)
 	found := b.waitBudget("agent", "0 0 0 0 SyncFailed")
 	if got := found.Status.Conditions[0].Message; got != "podtemplates does not implement the scale subresource" {
 		t.Errorf("%q", got)
 	}
-	b.Kubectl(t, "-n", b.ns, "patch", "pdb", "agent", "--type=json", "-p", `[{"op":"replace","path":"/spec","value":{"minAvailable":1,"selector":{"matchLabels":{"app":"other"}}}}]`)
+	b.Kubectl(t, "-n", b.ns, "patch", "pdb", "agent", "--type=json", "-p",
+		`[{"op":"replace","path":"/spec","value":{"minAvailable":1,"selector":{"matchLabels":{"app":"other"}}}}]`)
 	b.waitBudget("agent", "0 1 1 1 InsufficientPods")
 }
 
@@ -130,14 +135,17 @@ func TestPodsThatWereNotDisrupted(t *testing.T) {
 	b := share(t)
 	b.loose("web", "web", metav1.OwnerReference{})
 	long := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
-	document := fmt.Sprintf(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","lastTransitionTime":%q}]}}`,
+	document := fmt.Sprintf(
+		`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","lastTransitionTime":%q}]}}`,
 		long.UTC().Format(time.RFC3339))
-	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(document),
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	b.wait("the condition is False", func() error {
 		for _, c := range b.pod("web").Status.Conditions {
-			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionFalse && c.Reason == "" && c.LastTransitionTime.After(long.Time) {
+			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionFalse && c.Reason == "" &&
+				c.LastTransitionTime.After(long.Time) {
 				return nil
 			}
 		}

@@ -24,7 +24,8 @@ const sliceControllers = "--controllers=endpointslice,endpointslicemirroring,end
 // slices returns the slices of a Service, by name.
 func (b *bench) slices(service string) []discoveryv1.EndpointSlice {
 	b.Helper()
-	list, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).List(b.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	list, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).List(b.Context(),
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -91,7 +92,8 @@ func TestEndpointSlices(t *testing.T) { // EPS-15, EPS-17, EPS-24, EPS-26, EPS-2
 		}
 		return nil
 	})
-	unready := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}}
+	unready := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+		LastTransitionTime: metav1.Now()}}}
 	if err := b.podStatus(t.Context(), "a", unready); err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +164,10 @@ func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-61, EP
 	}
 	b.waitSlices("web", "IPv4")
 	b.wait("an event tells that the node is missing", func() error {
-		list, err := b.Client.CoreV1().Events(b.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
-		want := fmt.Sprintf("Error updating Endpoint Slices for Service %[1]s/web: skipping Pod a for Service %[1]s/web: Node %s Not Found", b.ns, name)
+		list, err := b.Client.CoreV1().Events(b.ns).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
+		want := fmt.Sprintf("Error updating Endpoint Slices for Service %[1]s/web: skipping Pod a for Service %[1]s/web: Node %s Not Found",
+			b.ns, name)
 		if err == nil && !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Message == want }) {
 			return fmt.Errorf("%d events", len(list.Items))
 		}
@@ -200,7 +204,8 @@ func TestMirroredEndpoints(t *testing.T) { // ESM-4, ESM-6, ESM-9, ESM-13
 	b.Kubectl(t, "-n", b.ns, "label", "endpoints", "hand", discoveryv1.LabelSkipMirror+"-")
 	b.waitSlices("hand", "IPv4:8080 !10.9.1.2 10.9.1.1", "IPv6:8080 fd00::1")
 	patch := []byte(`{"spec":{"selector":{"app":"nothing"}}}`)
-	if _, err := b.Client.CoreV1().Services(b.ns).Patch(t.Context(), "hand", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := b.Client.CoreV1().Services(b.ns).Patch(t.Context(), "hand", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.waitSlices("hand", "IPv4", "IPv6") // of the Service itself now
@@ -218,7 +223,8 @@ func TestEndpointSlicesAreTakenOver(t *testing.T) { // EPS-30, EPS-32, EPS-45..4
 	pod, err2 := b.Client.CoreV1().Pods(b.ns).Get(t.Context(), "a", metav1.GetOptions{})
 	hand, err3 := b.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: "hand", Labels: map[string]string{"mark": "hand"}},
-		Subsets:    []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Name: "http", Port: 8080}}, Addresses: []corev1.EndpointAddress{{IP: "10.9.1.1"}}}},
+		Subsets: []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Name: "http", Port: 8080}},
+			Addresses: []corev1.EndpointAddress{{IP: "10.9.1.1"}}}},
 	}, metav1.CreateOptions{})
 	for _, err := range []error{err1, err2, err3} {
 		if err != nil {
@@ -229,7 +235,9 @@ func TestEndpointSlicesAreTakenOver(t *testing.T) { // EPS-30, EPS-32, EPS-45..4
 	original := func(service, manager string, owner metav1.Object, kind string, e discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				GenerateName: service + "-", Labels: map[string]string{"mark": service, discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: manager},
+				GenerateName: service + "-",
+				Labels: map[string]string{"mark": service, discoveryv1.LabelServiceName: service,
+					discoveryv1.LabelManagedBy: manager},
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind(kind))},
 			},
 			AddressType: discoveryv1.AddressTypeIPv4, Ports: ports, Endpoints: []discoveryv1.Endpoint{e},

@@ -60,7 +60,8 @@ func (f *family) get(name string) *corev1.ConfigMap {
 
 func (f *family) patch(name, patch string) {
 	f.Helper()
-	if _, err := f.Client.CoreV1().ConfigMaps(f.ns).Patch(f.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := f.Client.CoreV1().ConfigMaps(f.ns).Patch(f.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -147,7 +148,9 @@ func TestGarbageCollector(t *testing.T) {
 		f := newFamily(t, c)
 		a := f.make("a")
 		b := f.make("b", a)
-		f.patch("a", fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":%q,"blockOwnerDeletion":true}]}}`, b.UID))
+		f.patch("a", fmt.Sprintf(
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":%q,"blockOwnerDeletion":true}]}}`,
+			b.UID))
 		f.delete("a", metav1.DeletePropagationForeground)
 		f.waitFor()
 	})
@@ -171,32 +174,37 @@ func TestGarbageCollector(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %s, name: owner, uid: %s] does not exist in namespace %q", g.ns, owner.UID, g.ns)
+			want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %s, name: owner, uid: %s] does not exist in namespace %q", g.ns,
+				owner.UID, g.ns)
 			for _, e := range list.Items {
-				if e.Reason == "OwnerRefInvalidNamespace" && e.Message == want && e.InvolvedObject.Name == "dependent" && e.Source.Component == "garbage-collector-controller" {
+				if e.Reason == "OwnerRefInvalidNamespace" && e.Message == want && e.InvolvedObject.Name == "dependent" &&
+					e.Source.Component == "garbage-collector-controller" {
 					return nil
 				}
 			}
 			return fmt.Errorf("events are %+v", list.Items)
 		})
 	})
-	t.Run("GC-35 a cluster-scoped object with a namespaced owner stays; GC-34 as does one whose owner is of an unknown kind", func(t *testing.T) {
-		f := newFamily(t, c)
-		f.Apply(t, f.ns, "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nvalue: 1\nmetadata: {name: gc-"+f.ns+
-			", ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: nobody, uid: 00000000-0000-0000-0000-000000000003}]}")
-		defer c.Kubectl(t, "delete", "priorityclass", "gc-"+f.ns)
-		f.Apply(t, f.ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: strange, ownerReferences: [{apiVersion: none.example.com/v1, kind: None, name: nobody, uid: 00000000-0000-0000-0000-000000000004}]}")
-		f.make("late", f.make("last"))
-		f.delete("last", metav1.DeletePropagationBackground)
-		f.waitFor("strange")
-		cluster.Always(t, 2*time.Second, "they stay", func() error {
-			if f.get("strange") == nil {
-				return errors.New("the ConfigMap is gone")
-			}
-			_, err := c.TryKubectl(t, "get", "priorityclass", "gc-"+f.ns)
-			return err
+	t.Run("GC-35 a cluster-scoped object with a namespaced owner stays; GC-34 as does one whose owner is of an unknown kind",
+		func(t *testing.T) {
+			f := newFamily(t, c)
+			f.Apply(t, f.ns, "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nvalue: 1\nmetadata: {name: gc-"+f.ns+
+				", ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: nobody, uid: 00000000-0000-0000-0000-000000000003}]}")
+			defer c.Kubectl(t, "delete", "priorityclass", "gc-"+f.ns)
+			f.Apply(t, f.ns,
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: strange, ownerReferences: [{apiVersion: none.example.com/v1, kind: "+
+					"None, name: nobody, uid: 00000000-0000-0000-0000-000000000004}]}")
+			f.make("late", f.make("last"))
+			f.delete("last", metav1.DeletePropagationBackground)
+			f.waitFor("strange")
+			cluster.Always(t, 2*time.Second, "they stay", func() error {
+				if f.get("strange") == nil {
+					return errors.New("the ConfigMap is gone")
+				}
+				_, err := c.TryKubectl(t, "get", "priorityclass", "gc-"+f.ns)
+				return err
+			})
 		})
-	})
 	t.Run("GC-61 custom resources are owners and dependents", func(t *testing.T) {
 		f := newFamily(t, c)
 		f.Apply(t, f.ns, "apiVersion: shop.example.com/v1\nkind: Gadget\nmetadata: {name: owner}")
@@ -217,14 +225,22 @@ func TestGarbageCollector(t *testing.T) {
 	t.Run("GC-61 a CronJob takes its Jobs and their pods with it", func(t *testing.T) {
 		f := newFamily(t, c)
 		job := "suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}"
-		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 0 * * *', suspend: true, jobTemplate: {spec: {"+job+"}}}")
+		f.Apply(t, f.ns,
+			"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 0 * * *', suspend: true, jobTemplate: "+
+				"{spec: {"+job+"}}}")
 		owner := func(kind, name string) string {
 			uid := strings.TrimSpace(c.Kubectl(t, "-n", f.ns, "get", kind, name, "-o=jsonpath={.metadata.uid}"))
-			return fmt.Sprintf("ownerReferences: [{apiVersion: batch/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, uid)
+			return fmt.Sprintf(
+				"ownerReferences: [{apiVersion: batch/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind,
+				name, uid)
 		}
 		// Another controller than that of Jobs is responsible for the Job: it would give the pod away.
-		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: tonight, "+owner("CronJob", "nightly")+"}\nspec: {managedBy: example.com/nobody, "+job+"}")
-		f.Apply(t, f.ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: tonight-1, "+owner("Job", "tonight")+"}\nspec: {schedulerName: nobody, containers: [{name: a, image: a}]}")
+		f.Apply(t, f.ns,
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: tonight, "+owner("CronJob", "nightly")+
+				"}\nspec: {managedBy: example.com/nobody, "+job+"}")
+		f.Apply(t, f.ns,
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: tonight-1, "+owner("Job", "tonight")+
+				"}\nspec: {schedulerName: nobody, containers: [{name: a, image: a}]}")
 		c.Kubectl(t, "-n", f.ns, "delete", "cronjob", "nightly")
 		cluster.Eventually(t, patience, "all are gone", func() error {
 			if left := c.Kubectl(t, "-n", f.ns, "get", "cronjobs,jobs,pods", "-o=name"); strings.TrimSpace(left) != "" {
@@ -294,7 +310,9 @@ func graphHas(t *testing.T, port int, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	if kind := response.Header.Get("Content-Type"); kind != "text/vnd.graphviz" || !strings.HasPrefix(string(text), "strict digraph full {") || !strings.Contains(string(text), fmt.Sprintf(`uid=%s\nnamespace=`, uid)) {
+	if kind := response.Header.Get("Content-Type"); kind != "text/vnd.graphviz" ||
+		!strings.HasPrefix(string(text), "strict digraph full {") ||
+		!strings.Contains(string(text), fmt.Sprintf(`uid=%s\nnamespace=`, uid)) {
 		return fmt.Errorf("%s %s: %s", response.Status, kind, text)
 	}
 	return nil

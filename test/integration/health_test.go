@@ -276,14 +276,15 @@ func TestAFrozenWatch(t *testing.T) {
 	e.wait(patience, "/livez/watch-pods", http.StatusOK)
 }
 
-// A watch of the Leases of nodes that stands still fails /livez. The manager is a standby, which has the caches of the node lifecycle controller
-// and marks no nodes.
+// A watch of the Leases of nodes that stands still fails /livez. The manager is a standby, which has the caches of the node lifecycle
+// controller and marks no nodes.
 func TestAFrozenWatchOfLeases(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t)
 	g, client := proxied(t, c)
 	elect := func(o *manager.Options) {
-		o.LeaderElect, o.LeaderElection.Name, o.Bounds.Watch = true, "health-leases", 15*time.Second // kubelets renew their Leases every ten
+		// kubelets renew their Leases every ten
+		o.LeaderElect, o.LeaderElection.Name, o.Bounds.Watch = true, "health-leases", 15*time.Second
 	}
 	leader := embed(t, c.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, elect)
 	leader.wait(patience, "/readyz", http.StatusOK)
@@ -311,7 +312,8 @@ func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"turn":"%d"}}}`, i)
-			if _, err := pods.Patch(ctx, p.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil && ctx.Err() == nil {
+			if _, err := pods.Patch(ctx, p.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil &&
+				ctx.Err() == nil {
 				t.Errorf("churn: %v", err)
 				return
 			}
@@ -328,7 +330,8 @@ func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 // back, work goes on.
 func TestAPIServerStopsAndStarts(t *testing.T) {
 	b := alone(t)
-	e := embed(t, b.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Options) { c.Bounds.Stale = 2 * time.Second })
+	e := embed(t, b.RESTConfig, []manager.Controller{toy("toy", func(string) {})},
+		func(c *manager.Options) { c.Bounds.Stale = 2 * time.Second })
 	m := b.Manager(t, onlyWorkloads)
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
@@ -401,31 +404,32 @@ func TestAStuckWorker(t *testing.T) {
 // toy is a controller with one worker, which does something with the key of each pod and writes nothing. It watches
 // PodTemplates, too.
 func toy(name string, work func(key string)) manager.Controller {
-	return manager.Controller{Name: name + "-controller", Alias: name, Account: name, Init: func(c manager.Context) (manager.Runner, error) {
-		pods, err := informers.Pods(c.Informers)
-		if err != nil {
-			return nil, err
-		}
-		templates, err := informers.Objects[*corev1.PodTemplate](c.Informers)
-		if err != nil {
-			return nil, err
-		}
-		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}, struct{}]{
-			Name: name, Workers: 1,
-			Watches: []reconcile.Watch{
-				pods.Watch(informers.Itself),
-				templates.Watch(informers.Itself),
-			},
-			Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[*corev1.Pod, struct{}], error) {
-				p := pods.Get(r.Key.Namespace, r.Key.Name)
-				return reconcile.Observation[*corev1.Pod, struct{}]{Exists: p != nil, Snapshot: p}, nil
-			},
-			Plan: reconcile.PlanOnly(func(_ time.Time, p *corev1.Pod) plan.Plan {
-				work(p.Namespace + "/" + p.Name)
-				return plan.Plan{Why: "seen"}
-			}),
-		}), nil
-	}}
+	return manager.Controller{Name: name + "-controller", Alias: name, Account: name,
+		Init: func(c manager.Context) (manager.Runner, error) {
+			pods, err := informers.Pods(c.Informers)
+			if err != nil {
+				return nil, err
+			}
+			templates, err := informers.Objects[*corev1.PodTemplate](c.Informers)
+			if err != nil {
+				return nil, err
+			}
+			return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}, struct{}]{
+				Name: name, Workers: 1,
+				Watches: []reconcile.Watch{
+					pods.Watch(informers.Itself),
+					templates.Watch(informers.Itself),
+				},
+				Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[*corev1.Pod, struct{}], error) {
+					p := pods.Get(r.Key.Namespace, r.Key.Name)
+					return reconcile.Observation[*corev1.Pod, struct{}]{Exists: p != nil, Snapshot: p}, nil
+				},
+				Plan: reconcile.PlanOnly(func(_ time.Time, p *corev1.Pod) plan.Plan {
+					work(p.Namespace + "/" + p.Name)
+					return plan.Plan{Why: "seen"}
+				}),
+			}), nil
+		}}
 }
 
 // A standby is ready, and alive, and says of healthz what MH-18 says.

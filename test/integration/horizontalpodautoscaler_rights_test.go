@@ -34,7 +34,8 @@ func (b *bench) workOfAutoscalers() {
 	a.metrics.External(a.ns, get, metricsapi.Constant("3"))
 	a.create(deployment("web", 1, requests))
 	a.waitComplete("web")
-	a.autoscaler(1, 3, nil, ofResource(average("100m")), ofPods(identified("requests", nil), average("1")), ofExternal(identified("requests", nil), average("1")))
+	a.autoscaler(1, 3, nil, ofResource(average("100m")), ofPods(identified("requests", nil), average("1")),
+		ofExternal(identified("requests", nil), average("1")))
 	a.waitEvent("SuccessfulRescale: New size: 3; reason: external metric requests(nil) above target")
 	a.wait("an event is counted", func() error { // there is no usage yet
 		list, err := a.Client.CoreV1().Events(a.ns).List(a.Context(), metav1.ListOptions{FieldSelector: "reason=FailedGetResourceMetric"})
@@ -47,6 +48,7 @@ func (b *bench) workOfAutoscalers() {
 	a = of()
 	a.gizmo()
 	a.metrics.External(a.ns, metricsapi.Metric{Name: "queue"}, metricsapi.Constant("3"))
-	a.autoscaler(1, 5, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) { s.ScaleTargetRef = gizmo }, ofExternal(identified("queue", nil), average("1")))
+	a.autoscaler(1, 5, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) { s.ScaleTargetRef = gizmo },
+		ofExternal(identified("queue", nil), average("1")))
 	a.waitSays("AbleToScale", "True SucceededGetScale: ")
 }

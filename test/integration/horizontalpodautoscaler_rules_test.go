@@ -52,8 +52,10 @@ func (a *autoscaled) keepsLimits() {
 	a.waitEvent("SuccessfulRescale: New size: 5; reason: Current number of replicas above Spec.MaxReplicas")
 	a.waitSays("ScalingLimited", "True TooManyReplicas: the desired replica count is more than the maximum replica count")
 	a.metrics.Refuse(metricsapi.ResourceGroup, a.ns, http.StatusServiceUnavailable)
-	a.waitSays("ScalingActive", "False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu usage: unable to get metrics for resource cpu: "+
-		"unable to fetch metrics from resource metrics API: ")
+	a.waitSays("ScalingActive",
+		"False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu usage: unable to get metrics "+
+			"for resource cpu: "+
+			"unable to fetch metrics from resource metrics API: ")
 	a.change(`{"spec":{"minReplicas":2}}`)
 	a.scale(1)
 	a.waitReplicas(2)
@@ -85,8 +87,10 @@ func (a *autoscaled) canBePaused() {
 func (a *autoscaled) keepsRates() {
 	a.scaled(1, "1", func(s *autoscalingv2.HorizontalPodAutoscalerSpec) {
 		s.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
-			ScaleUp:   &autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 2, PeriodSeconds: 600}}},
-			ScaleDown: &autoscalingv2.HPAScalingRules{SelectPolicy: new(autoscalingv2.DisabledPolicySelect), StabilizationWindowSeconds: new(int32(0))},
+			ScaleUp: &autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy,
+				Value: 2, PeriodSeconds: 600}}},
+			ScaleDown: &autoscalingv2.HPAScalingRules{SelectPolicy: new(autoscalingv2.DisabledPolicySelect),
+				StabilizationWindowSeconds: new(int32(0))},
 		}
 	})
 	a.waitReplicas(3)
@@ -102,9 +106,11 @@ func (a *autoscaled) keepsRates() {
 // HPA-11, HPA-40, HPA-43, HPA-44: replicas go when they were not needed for the whole window.
 func (a *autoscaled) waitsForWindow() {
 	a.scaled(3, "100m", func(s *autoscalingv2.HorizontalPodAutoscalerSpec) {
-		s.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(600))}}
+		s.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
+			ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(600))}}
 	})
-	a.waitSays("AbleToScale", "True ScaleDownStabilized: recent recommendations were higher than current one, applying the highest recent recommendation")
+	a.waitSays("AbleToScale",
+		"True ScaleDownStabilized: recent recommendations were higher than current one, applying the highest recent recommendation")
 	a.stays(3)
 	a.change(`{"spec":{"behavior":null}}`)
 	a.waitReplicas(1)
@@ -123,20 +129,23 @@ func (a *autoscaled) needsMetrics() {
 	a.waitSays("ScalingActive", "False FailedGetExternalMetric: the HPA was unable to compute the replica count: "+none)
 	a.waitSays("AbleToScale", "True SucceededGetScale: the HPA controller was able to get the target's current scale")
 	a.waitEvent("FailedGetExternalMetric: " + none)
-	a.waitEvent("FailedComputeMetricsReplicas: invalid metrics (2 invalid out of 2), first error is: failed to get one external metric value: failed to get one external metric: " + none)
+	a.waitEvent("FailedComputeMetricsReplicas: invalid metrics (2 invalid out of 2), first error is: failed to get one external metric " +
+		"value: failed to get one external metric: " + none)
 	a.metrics.External(a.ns, one, metricsapi.Constant("1"))
 	a.deleteAutoscaler() // one object may have 25 events at once (CI-44), and each evaluation makes some
 	create()
 	none = strings.Replace(none, "/one/", "/other/", 1)
 	a.waitSays("ScalingActive", "False FailedGetExternalMetric: the HPA was unable to compute the replica count: "+none)
-	a.waitEvent("FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get other external metric value: failed to get other external metric: " + none)
+	a.waitEvent("FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get other external metric " +
+		"value: failed to get other external metric: " + none)
 	a.stays(2)
 	if st := a.status(); !slices.Equal(values(st), []string{"average 500m", "?"}) {
 		a.Errorf("%s", shown(st))
 	}
 	a.metrics.External(a.ns, one, metricsapi.Constant("4"))
 	a.waitReplicas(4)
-	a.waitSays("ScalingActive", "True ValidMetricFound: the HPA was able to successfully calculate a replica count from external metric one(nil)")
+	a.waitSays("ScalingActive",
+		"True ValidMetricFound: the HPA was able to successfully calculate a replica count from external metric one(nil)")
 	a.metrics.External(a.ns, one, metricsapi.Constant("2"))
 	a.metrics.External(a.ns, other, metricsapi.Constant("3"))
 	a.waitReplicas(3)
@@ -152,16 +161,24 @@ func (a *autoscaled) namesErrors() {
 		metric                autoscalingv2.MetricSpec
 		reason, prefix, error string
 	}{
-		{ofResource(utilization(50)), "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: " + noResources},
-		{ofResource(average("1")), "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu usage: " + noResources},
-		{ofContainer("web", utilization(50)), "FailedGetContainerResourceMetric", "failed to get web container metric value: ", "failed to get cpu utilization: " + noResources},
+		{ofResource(utilization(50)), "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: " + noResources},
+		{ofResource(average("1")), "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu usage: " + noResources},
+		{ofContainer("web", utilization(50)), "FailedGetContainerResourceMetric", "failed to get web container metric value: ",
+			"failed to get cpu utilization: " + noResources},
 		{ofPods(identified("requests", nil), average("1")), "FailedGetPodsMetric", "failed to get pods metric value: ",
 			"unable to get metric requests: no metrics returned from custom metrics API"},
-		{ofObject("v1", "Service", "web", identified("requests", nil), total("1")), "FailedGetObjectMetric", "failed to get object metric value: ",
-			"unable to get metric requests on Service " + a.ns + "/web: unable to fetch metrics from custom metrics API: the metric requests of services web is not known"},
-		{ofObject("v1", "Gadget", "web", identified("requests", nil), average("1")), "FailedGetObjectMetric", "failed to get object metric value: failed to get requests object metric: ",
-			"unable to get metric requests on Gadget " + a.ns + `/web: unable to fetch metrics from custom metrics API: unable to map kind Gadget to resource: no matches for kind "Gadget" in group ""`},
-		{ofExternal(identified("requests", get.Labels), total("1")), "FailedGetExternalMetric", "failed to get requests external metric value: failed to get external metric requests: ",
+		{ofObject("v1", "Service", "web", identified("requests", nil), total("1")), "FailedGetObjectMetric",
+			"failed to get object metric value: ",
+			"unable to get metric requests on Service " + a.ns +
+				"/web: unable to fetch metrics from custom metrics API: the metric requests of services web is not known"},
+		{ofObject("v1", "Gadget", "web", identified("requests", nil), average("1")), "FailedGetObjectMetric",
+			"failed to get object metric value: failed to get requests object metric: ",
+			"unable to get metric requests on Gadget " + a.ns +
+				`/web: unable to fetch metrics from custom metrics API: unable to map kind Gadget to resource: no matches for kind "Gadget" in group ""`},
+		{ofExternal(identified("requests", get.Labels), total("1")), "FailedGetExternalMetric",
+			"failed to get requests external metric value: failed to get external metric requests: ",
 			"unable to get external metric " + a.ns + "/requests/" + selector + ": no metrics returned from external metrics API"},
 	} {
 		a.autoscaler(1, 5, nil, c.metric)
@@ -198,8 +215,9 @@ func (a *autoscaled) needsRequests() {
 	a.create(deployment("web", 1))
 	a.waitComplete("web")
 	a.autoscaler(1, 5, nil, ofResource(utilization(50)))
-	a.waitSays("ScalingActive", "False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu utilization: "+
-		"missing request for cpu in container web of Pod "+a.pods()[0].Name)
+	a.waitSays("ScalingActive",
+		"False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu utilization: "+
+			"missing request for cpu in container web of Pod "+a.pods()[0].Name)
 }
 
 // HPA-16: two autoscalers with the same pods do nothing.
@@ -230,7 +248,8 @@ func (a *autoscaled) leavesOutUnready() {
 	a.uses("web")
 	a.create(deployment("web", 2, requests, annotated(cluster.NeverReady, "true")))
 	a.wait("the pods run", func() error {
-		if pods, err := a.metrics.Pods().Pods(a.ns).List(everything); err != nil || len(pods) != 2 || pods[0].Status.Phase != "Running" || pods[1].Status.Phase != "Running" {
+		if pods, err := a.metrics.Pods().Pods(a.ns).List(everything); err != nil || len(pods) != 2 || pods[0].Status.Phase != "Running" ||
+			pods[1].Status.Phase != "Running" {
 			return fmt.Errorf("there are %d, %v", len(pods), err)
 		}
 		return nil
@@ -274,7 +293,8 @@ var gizmo = autoscalingv2.CrossVersionObjectReference{APIVersion: "autoscaling.e
 // gizmo makes the Gizmo "web" of one pod, whose scale has no selector.
 func (a *autoscaled) gizmo() {
 	a.Helper()
-	a.Apply(a.T, a.ns, "apiVersion: autoscaling.example.com/v1\nkind: Gizmo\nmetadata: {name: web}\nspec: {replicas: 1}\nstatus: {replicas: 1}\n")
+	a.Apply(a.T, a.ns,
+		"apiVersion: autoscaling.example.com/v1\nkind: Gizmo\nmetadata: {name: web}\nspec: {replicas: 1}\nstatus: {replicas: 1}\n")
 	a.loose("web-0", "web", metav1.OwnerReference{})
 }
 
@@ -282,7 +302,8 @@ func (a *autoscaled) gizmo() {
 func (a *autoscaled) scalesAnyKind() {
 	a.gizmo()
 	a.metrics.External(a.ns, metricsapi.Metric{Name: "queue"}, metricsapi.Constant("3"))
-	a.autoscaler(1, 5, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) { s.ScaleTargetRef = gizmo }, ofExternal(identified("queue", nil), average("1")))
+	a.autoscaler(1, 5, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) { s.ScaleTargetRef = gizmo },
+		ofExternal(identified("queue", nil), average("1")))
 	a.waitSays("ScalingActive", "False InvalidSelector: the HPA target's scale is missing a selector")
 	a.waitEvent("SelectorRequired: selector is required")
 	a.waitEvent("FailedComputeMetricsReplicas: selector is required")

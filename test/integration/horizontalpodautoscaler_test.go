@@ -60,11 +60,13 @@ func (a *autoscaled) uses(container string) {
 // requests gives a Deployment's pods a container "web" and another "proxy", each with a request for CPU time.
 func requests(d *appsv1.Deployment) {
 	cpu := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}}
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1", Resources: cpu}, {Name: "proxy", Image: "proxy:1", Resources: cpu}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1", Resources: cpu},
+		{Name: "proxy", Image: "proxy:1", Resources: cpu}}
 }
 
 // autoscaler makes one for the Deployment "web".
-func (a *autoscaled) autoscaler(least, most int32, edit func(*autoscalingv2.HorizontalPodAutoscalerSpec), metrics ...autoscalingv2.MetricSpec) {
+func (a *autoscaled) autoscaler(least, most int32, edit func(*autoscalingv2.HorizontalPodAutoscalerSpec),
+	metrics ...autoscalingv2.MetricSpec) {
 	a.Helper()
 	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	h.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -195,7 +197,8 @@ func identified(name string, selector map[string]string) autoscalingv2.MetricIde
 }
 
 func ofResource(target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}
 }
 
 func ofContainer(container string, target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
@@ -204,16 +207,20 @@ func ofContainer(container string, target autoscalingv2.MetricTarget) autoscalin
 }
 
 func ofPods(id autoscalingv2.MetricIdentifier, target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: id, Target: target}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType,
+		Pods: &autoscalingv2.PodsMetricSource{Metric: id, Target: target}}
 }
 
-func ofObject(apiVersion, kind, name string, id autoscalingv2.MetricIdentifier, target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
+func ofObject(apiVersion, kind, name string, id autoscalingv2.MetricIdentifier,
+	target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
 	o := autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: name}
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{DescribedObject: o, Metric: id, Target: target}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType,
+		Object: &autoscalingv2.ObjectMetricSource{DescribedObject: o, Metric: id, Target: target}}
 }
 
 func ofExternal(id autoscalingv2.MetricIdentifier, target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{Metric: id, Target: target}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType,
+		External: &autoscalingv2.ExternalMetricSource{Metric: id, Target: target}}
 }
 
 // source is a metric by which a Deployment is scaled up from one to three replicas, and then down again.
@@ -236,23 +243,28 @@ func sources() []source {
 		{"resource average", ofResource(average("100m")), func(a *autoscaled) { a.uses("web") }, "cpu resource", "average 100m"},
 		{"container utilization", ofContainer("proxy", utilization(50)), func(a *autoscaled) { a.uses("proxy") },
 			"cpu container resource utilization (percentage of request)", "average 100m, 50%"},
-		{"container average", ofContainer("proxy", average("100m")), func(a *autoscaled) { a.uses("proxy") }, "cpu resource", "average 100m"},
+		{"container average", ofContainer("proxy", average("100m")), func(a *autoscaled) { a.uses("proxy") }, "cpu resource",
+			"average 100m"},
 		{"pods", ofPods(identified("requests", get.Labels), average("100m")), func(a *autoscaled) {
 			a.metrics.Object(a.ns, "pods", metricsapi.AllObjects, get, a.share)
-			a.metrics.Object(a.ns, "pods", metricsapi.AllObjects, metricsapi.Metric{Name: "requests", Labels: map[string]string{"verb": "PUT"}}, metricsapi.Constant("1k"))
+			a.metrics.Object(a.ns, "pods", metricsapi.AllObjects,
+				metricsapi.Metric{Name: "requests", Labels: map[string]string{"verb": "PUT"}}, metricsapi.Constant("1k"))
 		}, "pods metric requests", "average 100m"},
 		{"value of a Service", ofObject("v1", "Service", "web", identified("requests", get.Labels), total("100m")), func(a *autoscaled) {
 			a.metrics.Object(a.ns, "services", "web", get, a.share)
 		}, "Service metric requests", "value 100m"},
-		{"average of a Deployment", ofObject("apps/v1", "Deployment", "web", identified("requests", nil), average("100m")), func(a *autoscaled) {
-			a.metrics.Object(a.ns, "deployments.apps", "web", get, a.total)
-		}, "", "average 100m"},
-		{"value of the namespace", ofObject("v1", "Namespace", "whatever", identified("requests", nil), total("100m")), func(a *autoscaled) {
-			a.metrics.Object("", "namespaces", a.ns, get, a.share)
-		}, "Namespace metric requests", "value 100m"},
+		{"average of a Deployment", ofObject("apps/v1", "Deployment", "web", identified("requests", nil), average("100m")),
+			func(a *autoscaled) {
+				a.metrics.Object(a.ns, "deployments.apps", "web", get, a.total)
+			}, "", "average 100m"},
+		{"value of the namespace", ofObject("v1", "Namespace", "whatever", identified("requests", nil), total("100m")),
+			func(a *autoscaled) {
+				a.metrics.Object("", "namespaces", a.ns, get, a.share)
+			}, "Namespace metric requests", "value 100m"},
 		{"external average", ofExternal(identified("requests", get.Labels), average("100m")), func(a *autoscaled) {
 			a.metrics.External(a.ns, get, a.total)
-			a.metrics.External(a.ns, metricsapi.Metric{Name: "requests", Labels: map[string]string{"verb": "GET", "zone": "b"}}, metricsapi.Constant("0"))
+			a.metrics.External(a.ns, metricsapi.Metric{Name: "requests", Labels: map[string]string{"verb": "GET", "zone": "b"}},
+				metricsapi.Constant("0"))
 			a.metrics.External(a.ns, metricsapi.Metric{Name: "requests"}, metricsapi.Constant("1k"))
 		}, "external metric requests(&LabelSelector{MatchLabels:map[string]string{verb: GET,},MatchExpressions:[]LabelSelectorRequirement{},})", "average 100m"},
 		{"external value", ofExternal(identified("requests", nil), total("100m")), func(a *autoscaled) {
@@ -269,9 +281,12 @@ func TestHorizontalPodAutoscalers(t *testing.T) {
 			run(s.name, func(a *autoscaled) { a.followsLoad(s) })
 		}
 		for name, test := range map[string]func(*autoscaled){
-			"limits": (*autoscaled).keepsLimits, "paused": (*autoscaled).canBePaused, "behavior": (*autoscaled).keepsRates, "window": (*autoscaled).waitsForWindow,
-			"failing metrics": (*autoscaled).needsMetrics, "errors": (*autoscaled).namesErrors, "missing target": (*autoscaled).needsTarget, "missing requests": (*autoscaled).needsRequests,
-			"shared pods": (*autoscaled).sharesNoPods, "unready": (*autoscaled).leavesOutUnready, "any kind": (*autoscaled).scalesAnyKind,
+			"limits": (*autoscaled).keepsLimits, "paused": (*autoscaled).canBePaused, "behavior": (*autoscaled).keepsRates,
+			"window":          (*autoscaled).waitsForWindow,
+			"failing metrics": (*autoscaled).needsMetrics, "errors": (*autoscaled).namesErrors, "missing target": (*autoscaled).needsTarget,
+			"missing requests": (*autoscaled).needsRequests,
+			"shared pods":      (*autoscaled).sharesNoPods, "unready": (*autoscaled).leavesOutUnready,
+			"any kind": (*autoscaled).scalesAnyKind,
 		} {
 			run(name, test)
 		}

@@ -101,7 +101,8 @@ func TestAnotherControllersPodIsLeftToIt(t *testing.T) { // RS-20
 	b := share(t)
 	b.create(deployment("web", 1))
 	b.waitComplete("web")
-	other := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Gang", Name: "web", UID: "11111111-1111-1111-1111-111111111111", Controller: ptr.To(true)}
+	other := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Gang", Name: "web", UID: "11111111-1111-1111-1111-111111111111",
+		Controller: ptr.To(true)}
 	pod := decoy(b, b.ns, "theirs", other)
 	b.patch("web", `{"spec":{"replicas":0}}`)
 	b.waitComplete("web")
@@ -121,7 +122,8 @@ func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
 	}
 	b.create(bomb)
 	large := deployment("large", 2)
-	large.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BLOB", Value: strings.Repeat("b", 1_400_000)}} // etcd takes 1.5 MiB
+	// etcd takes 1.5 MiB
+	large.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BLOB", Value: strings.Repeat("b", 1_400_000)}}
 	b.create(large)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")

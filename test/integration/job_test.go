@@ -87,7 +87,8 @@ func (b *bench) podsOfJob(name string, n int) (pods []corev1.Pod) {
 func (b *bench) endPod(p corev1.Pod, phase corev1.PodPhase) {
 	b.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q}}`, p.UID, phase)
-	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), p.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), p.Name, types.MergePatchType, patch, metav1.PatchOptions{},
+		"status"); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -137,7 +138,8 @@ func TestJobs(t *testing.T) {
 		b.createJob("rests", 2)
 		b.waitJob("rests", "has its pods", running(2))
 		suspend := func(to bool) {
-			_, err := b.Client.BatchV1().Jobs(b.ns).Patch(t.Context(), "rests", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, to), metav1.PatchOptions{})
+			_, err := b.Client.BatchV1().Jobs(b.ns).Patch(t.Context(), "rests", types.MergePatchType,
+				fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, to), metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +162,8 @@ func TestJobs(t *testing.T) {
 			}
 		}
 		b.waitJob("indexed", "has completed two", func(s batchv1.JobStatus) bool { return s.CompletedIndexes == "0,2" && s.Succeeded == 2 })
-		_, err := b.Client.BatchV1().Jobs(b.ns).Patch(t.Context(), "indexed", types.MergePatchType, []byte(`{"spec":{"completions":1,"parallelism":1}}`), metav1.PatchOptions{})
+		_, err := b.Client.BatchV1().Jobs(b.ns).Patch(t.Context(), "indexed", types.MergePatchType,
+			[]byte(`{"spec":{"completions":1,"parallelism":1}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -165,7 +165,8 @@ func (b *bench) aggregated() {
 			return
 		}
 		select {
-		case asked <- fmt.Sprint(r.TLS.PeerCertificates[0].Subject.CommonName, " for ", r.Header.Get("X-Remote-User"), " of ", r.Header.Get("X-Remote-Group")):
+		case asked <- fmt.Sprint(r.TLS.PeerCertificates[0].Subject.CommonName, " for ", r.Header.Get("X-Remote-User"), " of ",
+			r.Header.Get("X-Remote-Group")):
 		default:
 		}
 		fmt.Fprintln(w, `{"kind":"ThingList","apiVersion":"test.example.com/v1","items":[]}`)
@@ -190,7 +191,8 @@ func (b *bench) aggregated() {
 			"group":"test.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":1,"insecureSkipTLSVerify":true,
 			"service":{"namespace":%q,"name":"api","port":%s}}}]}`, b.ns, port))
 	b.Cleanup(func() {
-		err := b.Client.Discovery().RESTClient().Delete().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1.test.example.com").Do(context.Background()).Error()
+		err := b.Client.Discovery().RESTClient().Delete().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1.test.example.com").Do(
+			context.Background()).Error()
 		if err != nil {
 			b.Error(err)
 		}

@@ -26,7 +26,8 @@ func TestLaunchers(t *testing.T) {
 	c := cluster.Start(t)
 	kubeconfig := c.UpstreamRoles(t)
 	const karmada = "karmada-system"
-	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: karmada}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: karmada}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

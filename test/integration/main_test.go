@@ -95,7 +95,8 @@ func (b *bench) create(d *appsv1.Deployment) *appsv1.Deployment {
 // patch merges a JSON document into a Deployment.
 func (b *bench) patch(name, document string) {
 	b.Helper()
-	_, err := b.Client.AppsV1().Deployments(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{})
+	_, err := b.Client.AppsV1().Deployments(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, []byte(document),
+		metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func (b *bench) sets() []appsv1.ReplicaSet {
 		b.Fatal(err)
 	}
 	slices.SortFunc(list.Items, func(x, y appsv1.ReplicaSet) int {
-		return strings.Compare(fmt.Sprintf("%012s", x.Annotations["deployment.kubernetes.io/revision"]), fmt.Sprintf("%012s", y.Annotations["deployment.kubernetes.io/revision"]))
+		return strings.Compare(fmt.Sprintf("%012s", x.Annotations["deployment.kubernetes.io/revision"]),
+			fmt.Sprintf("%012s", y.Annotations["deployment.kubernetes.io/revision"]))
 	})
 	return list.Items
 }
@@ -164,7 +166,8 @@ func (b *bench) wait(what string, check func() error) {
 	cluster.Eventually(b.T, patience, what, check)
 }
 
-func (b *bench) waitCondition(name string, t appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) *appsv1.DeploymentCondition {
+func (b *bench) waitCondition(name string, t appsv1.DeploymentConditionType, status corev1.ConditionStatus,
+	reason string) *appsv1.DeploymentCondition {
 	b.Helper()
 	var found *appsv1.DeploymentCondition
 	b.wait(fmt.Sprintf("%s has %s=%s, %s", name, t, status, reason), func() error {

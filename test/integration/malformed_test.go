@@ -31,7 +31,8 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	b := alone(t)
 	scenarios := b.prepareScenarios()
 	begin, began := b.AuditEnd(t), time.Now()
-	m := b.Manager(t, suite.ControllersFlag(), "--horizontal-pod-autoscaler-sync-period=1s", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod)
+	m := b.Manager(t, suite.ControllersFlag(), "--horizontal-pod-autoscaler-sync-period=1s",
+		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod)
 	// A manager that starts deletes Endpoints that have no Service. It is done with that when it has served one.
 	b.service("early", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "nobody"} })
 	b.waitEndpoints("early")
@@ -91,7 +92,8 @@ func (b *bench) storeMalformed() map[string]bool {
 		var errs []error
 		for _, e := range suite.Entries() {
 			for key, object := range e.Malformed {
-				_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key), metav1.GetOptions{})
+				_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key),
+					metav1.GetOptions{})
 				errs = append(errs, err)
 			}
 		}
@@ -131,10 +133,12 @@ func (b *bench) triedAtAFallingRate(begin int64, d time.Duration, names map[stri
 	requests, _ := b.Requests(b.T, begin)
 	for _, r := range requests {
 		o := r.ObjectRef
-		if r.ResponseStatus.Code < 300 && o.Namespace == b.ns && slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) && o.Resource != "events" {
+		if r.ResponseStatus.Code < 300 && o.Namespace == b.ns && slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) &&
+			o.Resource != "events" {
 			changes++
 		}
-		if account, ours := strings.CutPrefix(r.User.Username, "system:serviceaccount:"+rbac.Home+":"); ours && names[o.Name] && (o.Namespace == b.ns || o.Namespace == "") {
+		if account, ours := strings.CutPrefix(r.User.Username, "system:serviceaccount:"+rbac.Home+":"); ours && names[o.Name] &&
+			(o.Namespace == b.ns || o.Namespace == "") {
 			asked[fmt.Sprint(account, " ", r.Verb, " ", o.Resource, "/", o.Subresource, " ", o.Name)]++
 		}
 	}

@@ -42,17 +42,19 @@ spec:
 
 func TestMEND1RefusedSizesOnAServer(t *testing.T) {
 	b := share(t)
-	b.create(deployment("web", 3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](5) }, func(d *appsv1.Deployment) {
-		one, none := intstr.FromInt32(1), intstr.FromInt32(0)
-		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none}
-	}))
+	b.create(deployment("web", 3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](5) },
+		func(d *appsv1.Deployment) {
+			one, none := intstr.FromInt32(1), intstr.FromInt32(0)
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none}
+		}))
 	b.waitComplete("web")
 	b.Apply(t, b.ns, strings.ReplaceAll(neverLarger, "NS", b.ns))
 	remove := func() {
 		b.Kubectl(t, "delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "never-larger-"+b.ns)
 	}
 	b.wait("the API server refuses larger ReplicaSets", func() error {
-		if _, err := b.TryKubectl(t, "-n", b.ns, "patch", "replicaset", b.sets()[0].Name, "--dry-run=server", "-p", `{"spec":{"replicas":9}}`); err == nil {
+		if _, err := b.TryKubectl(t, "-n", b.ns, "patch", "replicaset", b.sets()[0].Name, "--dry-run=server", "-p",
+			`{"spec":{"replicas":9}}`); err == nil {
 			return errors.New("it does not")
 		}
 		return nil
@@ -114,7 +116,8 @@ func TestMEND5PartitionOnAServer(t *testing.T) {
 	}
 	has("all pods are there", func(s appsv1.StatefulSetStatus) bool { return s.Replicas == 4 })
 	for _, name := range []string{"db-1", "db-2", "db-3"} {
-		if err := b.podStatus(t.Context(), name, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readiness(corev1.ConditionTrue)}); err != nil {
+		if err := b.podStatus(t.Context(), name,
+			corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readiness(corev1.ConditionTrue)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +188,8 @@ func TestMEND20ServiceMadeAnewOnAServer(t *testing.T) {
 	held := b.slices("web")[0].Name
 	finalizers := func(list string) {
 		t.Helper()
-		if _, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).Patch(t.Context(), held, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).Patch(t.Context(), held, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,6 +227,7 @@ func TestMEND30LimitsOnAServer(t *testing.T) {
 	if _, err := b.Client.CoreV1().Pods(b.ns).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.createQuota("limits", corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("5"), corev1.ResourceRequestsCPU: resource.MustParse("5")})
+	b.createQuota("limits",
+		corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("5"), corev1.ResourceRequestsCPU: resource.MustParse("5")})
 	b.waitUsed("limits", "a pod of which one container has a limit", "limits.cpu", "0", "requests.cpu", "1")
 }

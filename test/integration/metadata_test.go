@@ -27,10 +27,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// GC-8, GC-9, GC-15 and the flaw GC-64: of two custom resources one cannot be listed, because its objects have to be converted
-// and the webhook for that is dead. All other resources of the server are synced nevertheless, and the wait for all ends when
-// it may last no longer. A custom resource that vanishes has its watch ended; when it is back, so is its watch. The garbage collector of the
-// shared manager collects its dependents before and after.
+// GC-8, GC-9, GC-15 and the flaw GC-64: of two custom resources one cannot be listed, because its objects have to be converted and the
+// webhook for that is dead. All other resources of the server are synced nevertheless, and the wait for all ends when it may last no
+// longer. A custom resource that vanishes has its watch ended; when it is back, so is its watch. The garbage collector of the shared
+// manager collects its dependents before and after.
 func TestMetadataInformers(t *testing.T) {
 	c := share(t).Cluster // no other test of those that run in parallel may define or delete custom resources
 	m, f := newMetadataBench(t, c), newFamily(t, c)
@@ -67,13 +67,15 @@ func TestMetadataInformers(t *testing.T) {
 	if unsynced := sub.WaitForSync(ctx, time.Second); !slices.Equal(unsynced, []schema.GroupVersionResource{broken}) {
 		t.Errorf("not synced: %v, want the one whose webhook is dead", unsynced)
 	}
-	cluster.Eventually(t, 2*patience, "the reason is known", func() error { // first, client-go asks a server ten times that says it is not ready
+	// first, client-go asks a server ten times that says it is not ready
+	cluster.Eventually(t, 2*patience, "the reason is known", func() error {
 		if state := m.state(all, broken); state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "conversion webhook") {
 			return fmt.Errorf("the state is %+v", state)
 		}
 		return nil
 	})
-	m.eventually("the healthy one is watched, its object known", func() error { return errors.Join(told.has("first"), m.open.want(healthy, 1)) })
+	m.eventually("the healthy one is watched, its object known",
+		func() error { return errors.Join(told.has("first"), m.open.want(healthy, 1)) })
 
 	first := f.thing(m, "owner")
 	f.waitFor("of-owner")
@@ -210,7 +212,8 @@ func (m *metadataBench) breakConversion() {
 		m.Fatal(err)
 	}
 	m.Cleanup(func() { m.convert("None", nil) }) // or the definition could not be deleted
-	m.convert("Webhook", map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": "https://" + address}})
+	m.convert("Webhook",
+		map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": "https://" + address}})
 	m.eventually("lists fail", func() error {
 		path := "/apis/" + broken.GroupVersion().String() + "/" + broken.Resource
 		if err := m.Client.Discovery().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(m.Context()).Error(); err == nil {
@@ -227,7 +230,8 @@ func (m *metadataBench) convert(strategy string, webhook map[string]any) {
 	defer cancel()
 	conversion := map[string]any{"strategy": strategy, "webhook": webhook} // null deletes
 	document := must(json.Marshal(map[string]any{"spec": map[string]any{"conversion": conversion}}))
-	if _, err := m.dynamic.Resource(crds).Patch(ctx, broken.GroupResource().String(), types.MergePatchType, document, metav1.PatchOptions{}); err != nil {
+	if _, err := m.dynamic.Resource(crds).Patch(ctx, broken.GroupResource().String(), types.MergePatchType, document,
+		metav1.PatchOptions{}); err != nil {
 		m.Error(err)
 	}
 }

@@ -55,9 +55,11 @@ var scraped = []metric{
 	{"MH-27", "rest_client_transport_create_calls_total", "COUNTER", "result", "", ""},
 	{"MH-28, LE-23", "leader_election_master_status", "GAUGE", "name", "name=kube-controller-manager", ""},
 	{"MH-29", "replicaset_controller_sorting_deletion_age_ratio", "HISTOGRAM", "", "", "0.25 0.5 1 2 4 8"},
-	{"MH-29", "replicaset_controller_stale_sync_skips_total", "COUNTER", "group resource", "group= resource=pods;group=apps resource=replicasets", ""},
+	{"MH-29", "replicaset_controller_stale_sync_skips_total", "COUNTER", "group resource",
+		"group= resource=pods;group=apps resource=replicasets", ""},
 	{"MH-31, PGC-23", "pod_gc_collector_force_delete_pods_total", "COUNTER", "namespace reason", "reason=terminated", ""},
-	{"MH-32", "kubernetes_build_info", "GAUGE", "build_date compiler git_commit git_tree_state git_version go_version major minor platform", "", ""},
+	{"MH-32", "kubernetes_build_info", "GAUGE", "build_date compiler git_commit git_tree_state git_version go_version major minor platform",
+		"", ""},
 	{"MH-33", "version_info", "GAUGE", "binary component emulation min_compat", "component=kube", ""},
 	{"MH-33", "kubernetes_feature_enabled", "GAUGE", "name stage", "name=PodDeletionCost stage=BETA", ""},
 	{"MH-34", "go_goroutines", "GAUGE", "", "", ""},
@@ -70,21 +72,26 @@ var scraped = []metric{
 	{"MH-34", "process_open_fds", "GAUGE", "", "", ""},
 	{"MH-34", "process_max_fds", "GAUGE", "", "", ""},
 	{"MH-34", "process_start_time_seconds", "GAUGE", "", "", ""},
-	{"MH-35", "informer_store_resource_version", "GAUGE", "group name resource version", "group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
-	{"MH-35", "informer_queued_items", "GAUGE", "group name resource version", "group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
+	{"MH-35", "informer_store_resource_version", "GAUGE", "group name resource version",
+		"group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
+	{"MH-35", "informer_queued_items", "GAUGE", "group name resource version",
+		"group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
 	{"MH-35", "informer_processing_latency_seconds", "HISTOGRAM", "group name resource version", "resource=pods", ""},
 	{"MH-37", "running_managed_controllers", "GAUGE", "manager name", "manager=kube-controller-manager name=deployment", ""},
 	{"NL-60", "node_collector_evictions_total", "COUNTER", "zone", "zone=", ""},
 	{"NL-61", "node_collector_zone_health", "GAUGE", "zone", "zone=", ""},
 	{"NL-61", "node_collector_zone_size", "GAUGE", "zone", "zone=", ""},
 	{"NL-61", "node_collector_unhealthy_nodes_in_zone", "GAUGE", "zone", "zone=", ""},
-	{"AD-54", "attach_detach_controller_attachdetach_controller_forced_detaches", "COUNTER", "reason", "reason=timeout;reason=out-of-service", ""},
+	{"AD-54", "attach_detach_controller_attachdetach_controller_forced_detaches", "COUNTER", "reason",
+		"reason=timeout;reason=out-of-service", ""},
 	{"TE-33", "taint_eviction_controller_pod_deletions_total", "COUNTER", "", "", ""},
 	{"TE-34", "taint_eviction_controller_pod_deletion_duration_seconds", "HISTOGRAM", "", "", ""},
 	{"ST-26", "ephemeral_volume_controller_create_total", "COUNTER", "", "", ""},
 	{"ST-26", "ephemeral_volume_controller_create_failures_total", "COUNTER", "", "", ""},
-	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_allocations_total", "COUNTER", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
-	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_releases_total", "COUNTER", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
+	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_allocations_total", "COUNTER", "clusterCIDR",
+		"clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
+	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_releases_total", "COUNTER", "clusterCIDR",
+		"clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-53", "node_ipam_controller_cirdset_max_cidrs", "GAUGE", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-54", "node_ipam_controller_cidrset_usage_cidrs", "GAUGE", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-76", "node_ipam_controller_nodes_waiting", "GAUGE", "", "", ""},
@@ -94,7 +101,8 @@ var scraped = []metric{
 	{"PV-61", "pv_collector_unbound_pv_count", "GAUGE", "storage_class", "", ""},
 	{"PV-61", "pv_collector_bound_pvc_count", "GAUGE", "namespace storage_class volume_attributes_class", "", ""},
 	{"PV-61", "pv_collector_unbound_pvc_count", "GAUGE", "namespace storage_class volume_attributes_class", "", ""},
-	{"PV-62", "volume_operation_total_seconds", "HISTOGRAM", "operation_name plugin_name", "", "0.1 0.25 0.5 1 2.5 5 10 15 25 50 120 300 600"},
+	{"PV-62", "volume_operation_total_seconds", "HISTOGRAM", "operation_name plugin_name", "",
+		"0.1 0.25 0.5 1 2.5 5 10 15 25 50 120 300 600"},
 	{"PV-62", "volume_operation_errors_total", "COUNTER", "operation_name plugin_name", "", ""},
 	{"PV-62", "volume_operation_total_errors", "COUNTER", "operation_name plugin_name", "", ""},
 	{"PV-63", "retroactive_storageclass_total", "COUNTER", "", "", ""},
@@ -103,10 +111,12 @@ var scraped = []metric{
 	{"PV-37", "pv_binder_released_volumes_total", "COUNTER", "", "", ""},
 	{"runtime", "controller_manager_reconcile_duration_seconds", "HISTOGRAM", "controller", everyone, ""},
 	{"runtime", "controller_manager_reconciles_total", "COUNTER", "controller result",
-		"controller=deployment-controller result=wrote;controller=endpoints-controller result=unchanged;controller=replicaset-controller result=panic", ""},
+		"controller=deployment-controller result=wrote;controller=endpoints-controller result=unchanged;controller=replicaset-controller " +
+			"result=panic", ""},
 	{"runtime", "controller_manager_reconcile_retries_total", "COUNTER", "controller", everyone, ""},
 	{"runtime", "controller_manager_writes_total", "COUNTER", "code controller resource verb",
-		"code=201 controller=replicaset-controller resource=pods verb=create;code=200 controller=deployment-controller resource=deployments verb=update;" +
+		"code=201 controller=replicaset-controller resource=pods verb=create;code=200 controller=deployment-controller " +
+			"resource=deployments verb=update;" +
 			"code=200 controller=pod-garbage-collector-controller resource=pods verb=delete", ""},
 	{"runtime", "controller_manager_cache_age_seconds", "GAUGE", "resource", cached, ""},
 	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", cached, ""},
@@ -187,7 +197,8 @@ func TestMetricsOfALeader(t *testing.T) {
 		}
 		return nil
 	})
-	s := serve(t, c, "--leader-elect=true", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=100") // MH-25: a limiter
+	// MH-25: a limiter
+	s := serve(t, c, "--leader-elect=true", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=100")
 	cluster.Eventually(t, patience, "it is ready", func() error { _, err := s.get("/readyz"); return err })
 	cluster.Eventually(t, patience, "MH-23: the queues are there", func() error {
 		if n := len(s.scrape("/metrics")["workqueue_depth"].GetMetric()); n < 4 {
@@ -218,11 +229,13 @@ func TestMetricsOfALeader(t *testing.T) {
 		t.Error(err)
 	}
 	slis := s.scrape("/metrics/slis")
-	if names := slices.Sorted(maps.Keys(slis)); !slices.Equal(names, []string{"kubernetes_healthcheck", "kubernetes_healthchecks_total", "process_start_time_seconds"}) {
+	if names := slices.Sorted(maps.Keys(slis)); !slices.Equal(names,
+		[]string{"kubernetes_healthcheck", "kubernetes_healthchecks_total", "process_start_time_seconds"}) {
 		t.Errorf("MH-9: %v", names)
 	}
 	for _, m := range []metric{
-		{"MH-30", "kubernetes_healthcheck", "GAUGE", "name type", "name=leaderElection type=healthz;name=deployment-controller type=healthz", ""},
+		{"MH-30", "kubernetes_healthcheck", "GAUGE", "name type",
+			"name=leaderElection type=healthz;name=deployment-controller type=healthz", ""},
 		{"MH-30", "kubernetes_healthchecks_total", "COUNTER", "name status type", "name=leaderElection status=success type=healthz", ""},
 	} {
 		if err := m.check(slis[m.name]); err != nil {

@@ -109,7 +109,8 @@ func metricsIn(expr string) (names []string) {
 }
 
 func TestMetricsIn(t *testing.T) {
-	got := strings.Join(metricsIn(`histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job="b",c=~"d|e"}[5m]))) > 1e9 and up / f_total`), " ")
+	got := strings.Join(
+		metricsIn(`histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job="b",c=~"d|e"}[5m]))) > 1e9 and up / f_total`), " ")
 	if got != "a_bucket up f_total" {
 		t.Error(got)
 	}

@@ -26,7 +26,8 @@ type tenant struct {
 
 func newTenant(t *testing.T, c *cluster.Cluster) *tenant {
 	t.Helper()
-	made, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}, metav1.CreateOptions{})
+	made, err := c.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,8 @@ func newTenant(t *testing.T, c *cluster.Cluster) *tenant {
 // configMap makes a ConfigMap with these finalizers.
 func (n *tenant) configMap(name string, finalizers ...string) {
 	n.Helper()
-	_, err := n.Client.CoreV1().ConfigMaps(n.name).Create(n.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}, metav1.CreateOptions{})
+	_, err := n.Client.CoreV1().ConfigMaps(n.name).Create(n.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}, metav1.CreateOptions{})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -52,7 +54,8 @@ func (n *tenant) pod(name string, finalizers ...string) {
 	}
 	_, err = n.Client.CoreV1().Pods(n.name).Create(n.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}, NodeSelector: map[string]string{"no": "node"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+			NodeSelector: map[string]string{"no": "node"}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		n.Fatal(err)
@@ -139,8 +142,10 @@ func TestNamespaces(t *testing.T) {
 		n.configMap("held", "example.com/hold")
 		n.Apply(t, n.name, "apiVersion: shop.example.com/v1\nkind: Gadget\nmetadata: {name: one, finalizers: [example.com/hold]}")
 		n.delete()
-		n.waitSays(corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances, gadgets.shop.example.com has 1 resource instances")
-		n.waitSays(corev1.NamespaceFinalizersRemaining, "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances")
+		n.waitSays(corev1.NamespaceContentRemaining,
+			"Some resources are remaining: configmaps. has 1 resource instances, gadgets.shop.example.com has 1 resource instances")
+		n.waitSays(corev1.NamespaceFinalizersRemaining,
+			"Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances")
 		n.release("configmaps", "held")
 		n.waitSays(corev1.NamespaceContentRemaining, "Some resources are remaining: gadgets.shop.example.com has 1 resource instances")
 		n.release("gadgets", "one")
@@ -153,7 +158,8 @@ func TestNamespaces(t *testing.T) {
 		n.pod("web", "example.com/hold")
 		n.delete()
 		n.waitSays(corev1.NamespaceContentRemaining, "pods. has 1 resource instances")
-		if live, err := c.Client.CoreV1().ConfigMaps(n.name).Get(t.Context(), "a", metav1.GetOptions{}); err != nil || live.DeletionTimestamp != nil {
+		if live, err := c.Client.CoreV1().ConfigMaps(n.name).Get(t.Context(), "a", metav1.GetOptions{}); err != nil ||
+			live.DeletionTimestamp != nil {
 			t.Errorf("the ConfigMap was touched: %+v, %v", live, err)
 		}
 		n.release("pods", "web")
@@ -162,7 +168,8 @@ func TestNamespaces(t *testing.T) {
 	t.Run("NS-12, NS-36 others may hold an empty one", func(t *testing.T) {
 		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
-		if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), n.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), n.name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		n.delete()
@@ -188,7 +195,8 @@ func TestAnAggregatedAPIThatIsDown(t *testing.T) {
 	n, f := newTenant(t, c), newFamily(t, c)
 	n.configMap("a")
 	c.Apply(t, "default", "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.down.example.com}\n"+
-		"spec: {group: down.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10, insecureSkipTLSVerify: true, service: {name: nobody, namespace: default}}")
+		"spec: {group: down.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10, insecureSkipTLSVerify: true, "+
+		"service: {name: nobody, namespace: default}}")
 	up := sync.OnceFunc(func() { c.Kubectl(t, "delete", "apiservice", "v1.down.example.com") })
 	defer up()
 	cluster.Eventually(t, patience, "discovery fails", func() error {
@@ -199,7 +207,9 @@ func TestAnAggregatedAPIThatIsDown(t *testing.T) {
 		return nil
 	})
 	t.Run("GC-34 an object whose owner is of its kinds stays", func(t *testing.T) {
-		f.Apply(t, f.ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, ownerReferences: [{apiVersion: down.example.com/v1, kind: Silent, name: nobody, uid: 00000000-0000-0000-0000-000000000005}]}")
+		f.Apply(t, f.ns,
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, ownerReferences: [{apiVersion: down.example.com/v1, kind: Silent, "+
+				"name: nobody, uid: 00000000-0000-0000-0000-000000000005}]}")
 		f.make("late", f.make("last"))
 		f.delete("last", metav1.DeletePropagationBackground)
 		f.waitFor("held")

@@ -25,8 +25,10 @@ func (b *bench) shelf() string { return "shelf-" + b.ns }
 func (b *bench) disk(name, size string, edits ...func(*corev1.PersistentVolume)) string {
 	b.Helper()
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + b.ns}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		StorageClassName: b.shelf(), PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		StorageClassName:       b.shelf(),
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
 	}}
 	for _, edit := range edits {
 		edit(v)
@@ -41,7 +43,8 @@ func (b *bench) disk(name, size string, edits ...func(*corev1.PersistentVolume))
 // removeDisk deletes a volume when the test ends.
 func (b *bench) removeDisk(name string) {
 	b.Cleanup(func() {
-		if err := b.Client.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := b.Client.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			b.Error(err)
 		}
 	})
@@ -102,7 +105,8 @@ func (b *bench) waitClaim(name string, phase corev1.PersistentVolumeClaimPhase, 
 func (b *bench) waitDisk(name string, phase corev1.PersistentVolumePhase) (v *corev1.PersistentVolume) {
 	b.Helper()
 	b.wait(fmt.Sprintf("the volume %s is %s", name, phase), func() (err error) {
-		if v, err = b.Client.CoreV1().PersistentVolumes().Get(b.Context(), name, metav1.GetOptions{}); err == nil && v.Status.Phase != phase {
+		if v, err = b.Client.CoreV1().PersistentVolumes().Get(b.Context(), name, metav1.GetOptions{}); err == nil &&
+			v.Status.Phase != phase {
 			err = fmt.Errorf("%s: %s", v.Status.Phase, v.Status.Message)
 		}
 		return err
@@ -112,7 +116,8 @@ func (b *bench) waitDisk(name string, phase corev1.PersistentVolumePhase) (v *co
 
 func (b *bench) patchDisk(name, document string, subresources ...string) {
 	b.Helper()
-	if _, err := b.Client.CoreV1().PersistentVolumes().Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{}, subresources...); err != nil {
+	if _, err := b.Client.CoreV1().PersistentVolumes().Patch(b.Context(), name, types.MergePatchType, []byte(document),
+		metav1.PatchOptions{}, subresources...); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -121,7 +126,8 @@ func (b *bench) patchDisk(name, document string, subresources ...string) {
 func (b *bench) waitSaid(name, reason, message string) {
 	b.Helper()
 	b.wait("an event says "+message, func() error {
-		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
 		if err != nil {
 			return err
 		}
@@ -163,7 +169,8 @@ func (b *bench) provision(name, class, driver string) string {
 		if err != nil {
 			return err
 		}
-		if c.Annotations["volume.kubernetes.io/storage-provisioner"] != driver || c.Annotations["volume.beta.kubernetes.io/storage-provisioner"] != driver {
+		if c.Annotations["volume.kubernetes.io/storage-provisioner"] != driver ||
+			c.Annotations["volume.beta.kubernetes.io/storage-provisioner"] != driver {
 			return fmt.Errorf("%v", c.Annotations)
 		}
 		v := actors.VolumeOf(c, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}}, driver)
@@ -185,7 +192,8 @@ func TestPreboundVolumes(t *testing.T) { // PV-6, PV-7, PV-22, PV-30
 	v := b.waitDisk(large, corev1.VolumeBound)
 	const byController, completed = "pv.kubernetes.io/bound-by-controller", "pv.kubernetes.io/bind-completed"
 	has := c.Status.Capacity[corev1.ResourceStorage]
-	if c.Annotations[completed] != "yes" || c.Annotations[byController] != "yes" || v.Annotations[byController] != "" || has.String() != "9Gi" || v.Spec.ClaimRef.UID != c.UID {
+	if c.Annotations[completed] != "yes" || c.Annotations[byController] != "yes" || v.Annotations[byController] != "" ||
+		has.String() != "9Gi" || v.Spec.ClaimRef.UID != c.UID {
 		t.Errorf("%v, %v, %s", c.Annotations, v.Annotations, has.String())
 	}
 	named := b.disk("named", "2Gi")
@@ -224,7 +232,8 @@ func TestTheDefaultClass(t *testing.T) { // PV-16
 	if c := b.waitBound("early", ""); ptr.Deref(c.Spec.StorageClassName, "") != class {
 		t.Errorf("%v", c.Spec.StorageClassName)
 	}
-	if c, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Get(t.Context(), "never", metav1.GetOptions{}); err != nil || *c.Spec.StorageClassName != "" {
+	if c, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Get(t.Context(), "never", metav1.GetOptions{}); err != nil ||
+		*c.Spec.StorageClassName != "" {
 		t.Errorf("%v, %v", err, c.Spec.StorageClassName)
 	}
 }
@@ -241,7 +250,8 @@ func TestWaitForFirstConsumer(t *testing.T) { // PV-8, PV-17, PV-32, PV-65
 	b.mounting("user", "data", func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" })
 	b.waitSaid("data", "WaitForPodScheduled", "waiting for pod user to be scheduled")
 	b.waitDisk(free, corev1.VolumeAvailable)
-	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(t.Context(), "data", types.MergePatchType, []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(t.Context(), "data", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.waitBound("data", b.provision("data", class, "driver.example.com"))
@@ -269,7 +279,8 @@ func (b *bench) loseAndFind(name string) {
 			return nil
 		}
 		if err == nil && len(v.Finalizers) > 0 { // it is protected again, as it is bound
-			_, err = b.Client.CoreV1().PersistentVolumes().Patch(b.Context(), volume, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_, err = b.Client.CoreV1().PersistentVolumes().Patch(b.Context(), volume, types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
 		return fmt.Errorf("it is there: %w", err)
 	})
@@ -353,14 +364,16 @@ func (b *bench) workOfVolumes() {
 	b.wants("waits", "1Gi", classed(ptr.To("")))
 	for i := range 2 { // the second event is a patch of the first
 		b.waitSaid("waits", "FailedBinding", "no persistent volumes available")
-		odd := b.disk(fmt.Sprint("odd-", i), "1Gi", b.reservedFor("waits"), func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) })
+		odd := b.disk(fmt.Sprint("odd-", i), "1Gi", b.reservedFor("waits"),
+			func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) })
 		b.waitSaid("waits", "VolumeMismatch", odd)
 		if err := b.Client.CoreV1().PersistentVolumes().Delete(b.Context(), odd, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.wait("an event was repeated", func() error {
-		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=waits,reason=FailedBinding"})
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=waits,reason=FailedBinding"})
 		if err == nil && (len(list.Items) == 0 || list.Items[0].Count < 2) {
 			err = fmt.Errorf("%d events", len(list.Items))
 		}

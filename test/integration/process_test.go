@@ -22,7 +22,8 @@ func electing(t *testing.T) []string {
 func TestTakeover(t *testing.T) {
 	b := alone(t)
 	c := b.Cluster
-	flags := append(electing(t), onlyWorkloads, "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s")
+	flags := append(electing(t), onlyWorkloads, "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s",
+		"--leader-elect-retry-period=1s")
 	first := c.Manager(t, flags...)
 	first.WaitForLog(t, patience, "Successfully acquired lease")
 	second := c.Manager(t, flags...)
@@ -77,8 +78,9 @@ func TestControllersToggledOff(t *testing.T) {
 func TestAnUnreachableServerIsWaitedFor(t *testing.T) {
 	t.Parallel() // its manager does nothing to the cluster
 	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(unreachable, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],`+
-		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`), 0o600); err != nil {
+	if err := os.WriteFile(unreachable,
+		[]byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],`+
+			`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := cluster.Start(t)

@@ -88,7 +88,8 @@ func (b *bench) waitScheduled(name string) {
 
 func (b *bench) removePod(name string) {
 	b.Helper()
-	if err := b.Client.CoreV1().Pods(b.ns).Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+	if err := b.Client.CoreV1().Pods(b.ns).Delete(b.Context(), name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -174,7 +175,8 @@ func (b *bench) useOfABoundClaim() {
 func TestVolumesStayWhileTheyAreBound(t *testing.T) { // SM-20, SM-22, SM-23, SM-35
 	b := share(t)
 	b.claim("data")
-	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(t.Context(), "data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(t.Context(), "data", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.claimIs("data", "protected")
@@ -192,7 +194,8 @@ func (b *bench) lifeOfAVolume() {
 		b.Helper()
 		b.wait("the volume is "+what, func() error {
 			v, err := volumes.Get(b.Context(), name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) && what == "gone" || err == nil && slices.Contains(v.Finalizers, volumeFinalizer) && what == "protected" {
+			if apierrors.IsNotFound(err) && what == "gone" ||
+				err == nil && slices.Contains(v.Finalizers, volumeFinalizer) && what == "protected" {
 				return nil
 			}
 			return fmt.Errorf("%v: %+v", err, v.ObjectMeta)

@@ -32,7 +32,8 @@ func (b *bench) workOfGarbage() {
 		home.patch("stray", string(document))
 	}
 	b.wait("it is told and counted", func() error {
-		list, err := b.Client.CoreV1().Events(home.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "reason=OwnerRefInvalidNamespace"})
+		list, err := b.Client.CoreV1().Events(home.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "reason=OwnerRefInvalidNamespace"})
 		if err != nil {
 			return err
 		}

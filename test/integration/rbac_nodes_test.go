@@ -47,11 +47,14 @@ const drainTaint = `{"key":"example.com/drain","effect":"NoExecute"}`
 // that is a patch of the first.
 func (b *bench) spared(name string) {
 	b.Helper()
-	node := b.nodeWith(name, []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)}})
+	node := b.nodeWith(name,
+		[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: ptr.To[int64](300)}})
 	b.wait("two events say that the pod stays", func() error {
 		b.taint(node, drainTaint)
 		b.taint(node, "")
-		events, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "reason=TaintManagerEviction,involvedObject.name=" + name})
+		events, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "reason=TaintManagerEviction,involvedObject.name=" + name})
 		if err == nil && (len(events.Items) == 0 || events.Items[0].Count < 2) {
 			err = fmt.Errorf("%d events", len(events.Items))
 		}
@@ -64,7 +67,8 @@ func (b *bench) silent(name string) {
 	b.Helper()
 	b.nodeWith(name, []corev1.Toleration{{Operator: corev1.TolerationOpExists}})
 	status := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
-	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, status, metav1.PatchOptions{},
+		"status"); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("the pod is not ready", func() error {

@@ -44,8 +44,11 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, autoscalerPeriod, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
-		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+	m := c.Manager(t, autoscalerPeriod, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
+		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
+		"--leader-elect-lease-duration=4s",
+		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
 	set := b.work()
 	legacy()
@@ -53,7 +56,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.loseTheLease(m)
 	m.Stop(t)
 	b.namesThatAreTaken(set)
-	c.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true", "--taint-eviction-respect-disruption-budgets=true", listing)
+	c.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true", "--taint-eviction-respect-disruption-budgets=true",
+		listing)
 	b.tainted("evicted")
 	b.wait("the Endpoints of the controller that is off are gone", func() error {
 		if b.endpoints("web") != nil {
@@ -87,11 +91,14 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 	}
 	elsewhere := map[string]func(*bench){
 		"Jobs": (*bench).workOfJobs, "DaemonSets": (*bench).workOfDaemonSets, "StatefulSets": (*bench).workOfStatefulSets,
-		"service accounts": (*bench).workOfServiceAccounts, "nodes": (*bench).workOfNodes, "garbage": (*bench).workOfGarbage, "attachments": (*bench).workOfAttachments, "namespaces": (*bench).workOfNamespaces,
-		"CronJobs": (*bench).workOfCronJobs, "certificates": (*bench).workOfCertificates, "bootstrap tokens": (*bench).workOfBootstrapTokens,
-		"cluster roles": (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
-		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander, "attributes classes": (*bench).lifeOfAnAttributesClass,
-		"volumes": (*bench).workOfVolumes,
+		"service accounts": (*bench).workOfServiceAccounts, "nodes": (*bench).workOfNodes, "garbage": (*bench).workOfGarbage,
+		"attachments": (*bench).workOfAttachments, "namespaces": (*bench).workOfNamespaces,
+		"CronJobs": (*bench).workOfCronJobs, "certificates": (*bench).workOfCertificates,
+		"bootstrap tokens": (*bench).workOfBootstrapTokens,
+		"cluster roles":    (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
+		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander,
+		"attributes classes": (*bench).lifeOfAnAttributesClass,
+		"volumes":            (*bench).workOfVolumes,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {
@@ -131,7 +138,8 @@ func (b *bench) workForATakeover() {
 		b.Fatal(err)
 	}
 	b.orphanOf("solo")
-	if _, err := b.Client.CoreV1().ReplicationControllers(b.ns).Create(ctx, replicationController("classic", 2), metav1.CreateOptions{}); err != nil {
+	if _, err := b.Client.CoreV1().ReplicationControllers(b.ns).Create(ctx, replicationController("classic", 2),
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.orphanOf("classic")
@@ -147,7 +155,8 @@ func (b *bench) workForATakeover() {
 			}
 		})
 	}
-	left := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "left", Labels: map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}}
+	left := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "left",
+		Labels: map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}}
 	if _, err := b.Client.CoreV1().Endpoints(b.ns).Create(ctx, left, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -155,7 +164,8 @@ func (b *bench) workForATakeover() {
 
 // patchMetaAfter takes the finalizers off a pod when the test is over.
 func (b *bench) patchMetaAfter(pod string) {
-	_, err := b.Client.CoreV1().Pods(b.ns).Patch(context.Background(), pod, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := b.Client.CoreV1().Pods(b.ns).Patch(context.Background(), pod, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		b.Error(err)
 	}
@@ -166,7 +176,8 @@ func (b *bench) patchMetaAfter(pod string) {
 func (b *bench) loseTheLease(m *cluster.Manager) {
 	b.Helper()
 	const document = `{"spec":{"holderIdentity":"somebody-else_1","leaseDurationSeconds":1}}`
-	_, err := b.Client.CoordinationV1().Leases(rbac.Home).Patch(b.Context(), "kube-controller-manager", types.MergePatchType, []byte(document), metav1.PatchOptions{})
+	_, err := b.Client.CoordinationV1().Leases(rbac.Home).Patch(b.Context(), "kube-controller-manager", types.MergePatchType,
+		[]byte(document), metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -198,7 +209,8 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	b.create(deployment("first", 0))
 	b.service("first")
 	b.wait("the manager works", func() error {
-		if b.endpoints("first") == nil || !slices.ContainsFunc(b.sets(), func(rs appsv1.ReplicaSet) bool { return rs.Labels["app"] == "first" }) {
+		if b.endpoints("first") == nil ||
+			!slices.ContainsFunc(b.sets(), func(rs appsv1.ReplicaSet) bool { return rs.Labels["app"] == "first" }) {
 			return fmt.Errorf("it does not yet")
 		}
 		return nil

@@ -20,7 +20,8 @@ func (b *bench) scrape(port int) {
 	b.Helper()
 	accounts := b.Client.CoreV1().ServiceAccounts(b.ns)
 	for _, name := range []string{"scraper", "stranger"} {
-		if _, err := accounts.Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := accounts.Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

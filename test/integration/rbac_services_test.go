@@ -20,8 +20,9 @@ func (b *bench) workOfEndpointSlices() {
 	b.waitSlices("sliced", b.sliceOfWeb())
 	b.Kubectl(b.T, "-n", b.ns, "patch", "service", "sliced", "--type=merge", "-p", `{"spec":{"selector":{"app":"nothing"}}}`)
 	b.waitSlices("sliced", "IPv4")
-	orphan := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{
-		discoveryv1.LabelServiceName: "sliced", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}}}
+	orphan := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "sliced", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}}}
 	if _, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).Create(b.Context(), orphan, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -34,7 +35,8 @@ func (b *bench) workOfEndpointSlices() {
 	}
 	b.waitSlices("hand", "IPv4:8080 10.9.1.1")
 	for _, port := range []string{"81", "82"} {
-		b.Kubectl(b.T, "-n", b.ns, "patch", "endpoints", "hand", "--type=json", "-p", `[{"op":"replace","path":"/subsets/0/ports/0/port","value":`+port+`}]`)
+		b.Kubectl(b.T, "-n", b.ns, "patch", "endpoints", "hand", "--type=json", "-p",
+			`[{"op":"replace","path":"/subsets/0/ports/0/port","value":`+port+`}]`)
 		b.waitSlices("hand", "IPv4:"+port+" 10.9.1.1")
 	}
 	b.Kubectl(b.T, "-n", b.ns, "label", "endpoints", "hand", "endpointslice.kubernetes.io/skip-mirror=true")

@@ -52,7 +52,8 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 	declared := manager.Rights(controllers.Registry())
 	if c.Before(t, 36) { // V37-117: the manager does without
 		protection := declared["pvc-protection-controller"]
-		protection.Own = slices.DeleteFunc(slices.Clone(protection.Own), func(r rbac.Rule) bool { return r.Resource == "persistentvolumeclaims/status" })
+		protection.Own = slices.DeleteFunc(slices.Clone(protection.Own),
+			func(r rbac.Rule) bool { return r.Resource == "persistentvolumeclaims/status" })
 		declared["pvc-protection-controller"] = protection
 	}
 	if c.Before(t, 37) { // V37-116: the identity that watches Leases lists them
@@ -83,7 +84,8 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 	root := rbac.Manager(declared)
 	within(t, "root", slices.Concat(root.Cluster, root.Home, rbac.Lease("any")), slices.Concat(
 		clusterRole("system:kube-controller-manager"),
-		roleIn(rbac.Home, "system::leader-locking-kube-controller-manager"), roleIn(rbac.Home, "extension-apiserver-authentication-reader")))
+		roleIn(rbac.Home, "system::leader-locking-kube-controller-manager"),
+		roleIn(rbac.Home, "extension-apiserver-authentication-reader")))
 }
 
 // within reports the rights that none of the granted rules has.
@@ -96,7 +98,8 @@ func within(t *testing.T, who string, asked []rbac.Rule, granted []rbacv1.Policy
 		for _, verb := range r.Verbs {
 			if !slices.ContainsFunc(granted, func(g rbacv1.PolicyRule) bool {
 				return has(g.APIGroups, r.Group) && has(g.Resources, r.Resource) && has(g.Verbs, verb) &&
-					(len(g.ResourceNames) == 0 || len(r.Names) > 0 && !slices.ContainsFunc(r.Names, func(name string) bool { return !has(g.ResourceNames, name) }))
+					(len(g.ResourceNames) == 0 ||
+						len(r.Names) > 0 && !slices.ContainsFunc(r.Names, func(name string) bool { return !has(g.ResourceNames, name) }))
 			}) {
 				t.Errorf("the original's role of %s does not allow to %s %s", who, verb, r.Resource)
 			}
@@ -165,7 +168,8 @@ func compareRights(t *testing.T, requests []cluster.Request) {
 		}
 		it := right(account, r.Verb, r.ObjectRef.APIGroup, resource, name)
 		for _, wide := range []string{
-			right(account, r.Verb, "*", "*", ""), right(account, r.Verb, "*", "*/"+r.ObjectRef.Subresource, ""), right(account, r.Verb, r.ObjectRef.APIGroup, "*", ""),
+			right(account, r.Verb, "*", "*", ""), right(account, r.Verb, "*", "*/"+r.ObjectRef.Subresource, ""),
+			right(account, r.Verb, r.ObjectRef.APIGroup, "*", ""),
 		} {
 			if !declares(wanted, it) && declares(wanted, wide) {
 				it = wide

@@ -104,12 +104,15 @@ func (b *bench) workOfBudgets() {
 	b.loose("direct", "direct", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: owner.Name, UID: owner.UID})
 	b.pdb("direct", "direct", nil)
 	b.waitBudget("direct", fmt.Sprintf("0 1 %d %d InsufficientPods", *owner.Spec.Replicas-1, *owner.Spec.Replicas))
-	document := []byte(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
-	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), "direct", types.StrategicMergePatchType, document, metav1.PatchOptions{}, "status"); err != nil {
+	document := []byte(
+		`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), "direct", types.StrategicMergePatchType, document, metav1.PatchOptions{},
+		"status"); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("DIS-35: the condition is False", func() error {
-		if !strings.Contains(b.Kubectl(b.T, "-n", b.ns, "get", "pod", "direct", "--output=jsonpath={.status.conditions[?(@.type=='DisruptionTarget')].status}"), "False") {
+		if !strings.Contains(b.Kubectl(b.T, "-n", b.ns, "get", "pod", "direct",
+			"--output=jsonpath={.status.conditions[?(@.type=='DisruptionTarget')].status}"), "False") {
 			return fmt.Errorf("it is not")
 		}
 		return nil
@@ -121,7 +124,8 @@ func (b *bench) workOfReplicationControllers() {
 	b.Helper()
 	for _, n := range []int32{16, 2, 16, 2} {
 		document := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-		_, err := b.Client.CoreV1().ReplicationControllers(b.ns).Patch(b.Context(), "classic", types.MergePatchType, document, metav1.PatchOptions{})
+		_, err := b.Client.CoreV1().ReplicationControllers(b.ns).Patch(b.Context(), "classic", types.MergePatchType, document,
+			metav1.PatchOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -147,13 +151,15 @@ func (b *bench) workOfJobs() {
 		j.Spec.ManualSelector, j.Spec.Selector, j.Spec.Template.Labels = ptr.To(true), &metav1.LabelSelector{MatchLabels: labels}, labels
 	})
 	suspend := func(value string) {
-		if _, err := b.Client.BatchV1().Jobs(b.ns).Patch(b.Context(), "sum", types.MergePatchType, []byte(`{"spec":{"suspend":`+value+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := b.Client.BatchV1().Jobs(b.ns).Patch(b.Context(), "sum", types.MergePatchType, []byte(`{"spec":{"suspend":`+value+`}}`),
+			metav1.PatchOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for range 2 {
 		suspend("false")
-		b.waitJob("sum", "has its pods", func(s batchv1.JobStatus) bool { return s.Active > 0 && s.Active+s.Succeeded == 2 }) // the adopted one may end
+		// the adopted one may end
+		b.waitJob("sum", "has its pods", func(s batchv1.JobStatus) bool { return s.Active > 0 && s.Active+s.Succeeded == 2 })
 		suspend("true")
 		b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
 	}
@@ -166,7 +172,8 @@ func (b *bench) workOfDaemonSets() {
 	u.CreateDaemonSet("agent", 1)
 	u.WaitDaemonSet("agent", 2)
 	b.patchDaemonSet("agent", `{"spec":{"revisionHistoryLimit":1}}`)
-	// The second is a rollback, the third pushes one out of the history. With the others, so many pods are created that the events are counted.
+	// The second is a rollback, the third pushes one out of the history. With the others, so many pods are created that the events are
+	// counted.
 	for _, image := range []string{"web:2", "web:1", "web:3", "web:4", "web:5"} {
 		b.patchDaemonSet("agent", setDaemonImage(image))
 		u.WaitDaemonSet("agent", 2)

@@ -80,7 +80,8 @@ func TestReplicationControllers(t *testing.T) {
 	run("RC-4 an orphan is adopted, the others are created", func(b *bench) {
 		own := b.waitRC("web", 3)
 		rc := b.rc("web")
-		want := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ReplicationController", Name: "web", UID: rc.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}
+		want := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ReplicationController", Name: "web", UID: rc.UID,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}
 		for _, p := range own {
 			if diff := cmp.Diff(want, p.OwnerReferences); diff != "" {
 				b.Errorf("%s (-want +got):\n%s", p.Name, diff)
@@ -137,7 +138,8 @@ func (b *bench) scalesRC() {
 func (b *bench) deletesRC() {
 	b.Helper()
 	b.patchMeta("replicationcontroller", "web", hold)
-	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)} // by default its pods would be orphans
+	// by default its pods would be orphans
+	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if err := b.Client.CoreV1().ReplicationControllers(b.ns).Delete(b.Context(), "web", background); err != nil {
 		b.Fatal(err)
 	}
@@ -202,7 +204,8 @@ func (b *bench) statusByUpdate(begin int64) {
 	asked := map[string]bool{}
 	requests, _ := b.Requests(b.T, begin)
 	for _, r := range requests {
-		if strings.HasSuffix(r.User.Username, ":replication-controller") && r.ObjectRef.Resource == "replicationcontrollers" && r.ObjectRef.Namespace == b.ns {
+		if strings.HasSuffix(r.User.Username, ":replication-controller") && r.ObjectRef.Resource == "replicationcontrollers" &&
+			r.ObjectRef.Namespace == b.ns {
 			asked[r.User.Username+" "+r.Verb+" "+r.ObjectRef.Subresource] = true
 		}
 	}

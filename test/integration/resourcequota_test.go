@@ -21,7 +21,8 @@ import (
 func (b *bench) createQuota(name string, hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) {
 	b.Helper()
 	_, err := b.Client.CoreV1().ResourceQuotas(b.ns).Create(b.Context(),
-		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}}, metav1.CreateOptions{})
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}},
+		metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func (b *bench) waitUsed(quota, what string, want ...string) {
 }
 
 func requestingPod(name, cpu string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:1"}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:1"}}}}
 	if cpu != "" {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
@@ -57,7 +59,9 @@ func requestingPod(name, cpu string) *corev1.Pod {
 func TestUsageOfAllKinds(t *testing.T) {
 	b := share(t)
 	hard := corev1.ResourceList{}
-	for _, name := range strings.Fields("pods requests.cpu services services.nodeports secrets count/jobs.batch persistentvolumeclaims requests.storage gold.storageclass.storage.k8s.io/requests.storage") {
+	for _, name := range strings.Fields(
+		"pods requests.cpu services services.nodeports secrets count/jobs.batch persistentvolumeclaims requests.storage " +
+			"gold.storageclass.storage.k8s.io/requests.storage") {
 		hard[corev1.ResourceName(name)] = resource.MustParse("100Gi")
 	}
 	b.createQuota("all", hard)
@@ -75,8 +79,10 @@ func TestUsageOfAllKinds(t *testing.T) {
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 	gold := "gold"
 	_, err5 := core.PersistentVolumeClaims(b.ns).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a"},
-		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &gold, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}, metav1.CreateOptions{})
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &gold,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+				"1Gi")}}}}, metav1.CreateOptions{})
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,8 @@ func TestUsageOfDevices(t *testing.T) {
 	}
 	class, extended := b.ns, b.ns+".example.com/gpu"
 	classes := b.Client.ResourceV1().DeviceClasses()
-	gpus := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &extended}}
+	gpus := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class},
+		Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &extended}}
 	if _, err := classes.Create(t.Context(), gpus, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +138,8 @@ func TestUsageOfDevices(t *testing.T) {
 		}
 	})
 	const claims = "count/resourceclaims.resource.k8s.io"
-	devices, implicit, mapped := class+".deviceclass.resource.k8s.io/devices", "requests.deviceclass.resource.kubernetes.io/"+class, "requests."+extended
+	devices, implicit, mapped := class+".deviceclass.resource.k8s.io/devices", "requests.deviceclass.resource.kubernetes.io/"+class,
+		"requests."+extended
 	hard := corev1.ResourceList{}
 	for _, name := range []string{claims, devices, implicit, mapped} {
 		hard[corev1.ResourceName(name)] = resource.MustParse("50")
@@ -155,7 +163,8 @@ func TestUsageOfDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.waitUsed("devices", "all are 32", claims, "3", devices, "37", implicit, "37", mapped, "37")
-	if err := b.createResourceClaim("too-many", nil, every); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+	if err := b.createResourceClaim("too-many", nil, every); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("a claim above the limit: %v", err)
 	}
 	b.deleteResourceClaim("all")
@@ -176,8 +185,10 @@ func TestUsageOfDevices(t *testing.T) {
 	if err := b.Client.CoreV1().Pods(b.ns).Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
-	b.waitUsed("devices", "the pod is gone, and the garbage collector deletes its claim", claims, "2", devices, "5", implicit, "5", mapped, "5")
-	if _, err := classes.Patch(t.Context(), class, types.MergePatchType, []byte(`{"spec":{"extendedResourceName":null}}`), metav1.PatchOptions{}); err != nil {
+	b.waitUsed("devices", "the pod is gone, and the garbage collector deletes its claim", claims, "2", devices, "5", implicit, "5", mapped,
+		"5")
+	if _, err := classes.Patch(t.Context(), class, types.MergePatchType, []byte(`{"spec":{"extendedResourceName":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.waitUsed("devices", "the class stands for no extended resource", devices, "5", implicit, "5", mapped, "0")

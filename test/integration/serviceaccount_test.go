@@ -100,11 +100,13 @@ func TestNamespacesAreUsable(t *testing.T) {
 // tokenOf creates a ServiceAccount and a Secret for a token of it.
 func (b *bench) tokenOf(name string) {
 	b.Helper()
-	_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		b.Fatal(err)
 	}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: name}}, Type: corev1.SecretTypeServiceAccountToken}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: name}},
+		Type: corev1.SecretTypeServiceAccountToken}
 	if _, err := b.Client.CoreV1().Secrets(b.ns).Create(b.Context(), s, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -179,7 +181,8 @@ func (b *bench) referencesGo() {
 	b.Helper()
 	b.tokenOf("lister")
 	b.waitToken("lister")
-	b.Kubectl(b.T, "-n", b.ns, "patch", "serviceaccount", "lister", "--type=merge", "-p", `{"secrets":[{"name":"lister"},{"name":"other"}]}`)
+	b.Kubectl(b.T, "-n", b.ns, "patch", "serviceaccount", "lister", "--type=merge", "-p",
+		`{"secrets":[{"name":"lister"},{"name":"other"}]}`)
 	b.Kubectl(b.T, "-n", b.ns, "delete", "secret", "lister")
 	b.wait("TOK-11: the ServiceAccount does not refer to the Secret any more", func() error {
 		a, err := b.Client.CoreV1().ServiceAccounts(b.ns).Get(b.Context(), "lister", metav1.GetOptions{})
@@ -268,13 +271,15 @@ func TestBadKeysEndTheProcess(t *testing.T) {
 		{"--service-account-private-key-file=/nope", "open /nope: no such file or directory"},
 		{"--root-ca-file=" + garbage, "error parsing root-ca-file at " + garbage},
 		{"--root-ca-file=/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory"},
-		{"--legacy-service-account-token-clean-up-period=0", "failed to init the legacy service account token cleaner: invalid CleanUpPeriod: 0s"},
+		{"--legacy-service-account-token-clean-up-period=0",
+			"failed to init the legacy service account token cleaner: invalid CleanUpPeriod: 0s"},
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			t.Parallel()
 			m := c.Manager(t, test.flag)
 			code := m.Wait(t, patience)
-			lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(m.Log()), "\n"), func(line string) bool { return !strings.Contains(line, test.want) })
+			lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(m.Log()), "\n"),
+				func(line string) bool { return !strings.Contains(line, test.want) })
 			if code != 1 || len(lines) != 1 {
 				t.Errorf("exit code %d, log:\n%s", code, m.Log())
 			}
@@ -299,7 +304,8 @@ func TestTokensAreOffWithoutAKey(t *testing.T) {
 func (b *bench) legacyTokens() (wait func()) {
 	b.Helper()
 	u := b.user()
-	i := slices.IndexFunc(suite.Entries(), func(e suite.Entry) bool { return e.Controller == "legacy-serviceaccount-token-cleaner-controller" })
+	i := slices.IndexFunc(suite.Entries(),
+		func(e suite.Entry) bool { return e.Controller == "legacy-serviceaccount-token-cleaner-controller" })
 	scenario := suite.Entries()[i].Scenarios[0]
 	scenario.Prepare(u)
 	return func() { scenario.Play(u) }
@@ -329,7 +335,9 @@ func TestNothingIsWrittenAtATakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: rootCA, Annotations: map[string]string{"kubernetes.io/description": "Contains a CA bundle."}}, Data: map[string]string{"ca.crt": string(authorities)}}
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: rootCA,
+		Annotations: map[string]string{"kubernetes.io/description": "Contains a CA bundle."}},
+		Data: map[string]string{"ca.crt": string(authorities)}}
 	if _, err := b.Client.CoreV1().ConfigMaps(b.ns).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +407,8 @@ func (b *bench) workOfServiceAccounts() {
 		b.Fatal(err)
 	}
 	b.waitPublished(string(authorities))
-	_, err = b.Client.CoreV1().ConfigMaps(b.ns).Patch(b.Context(), rootCA, types.MergePatchType, []byte(`{"data":{"x":"y"}}`), metav1.PatchOptions{})
+	_, err = b.Client.CoreV1().ConfigMaps(b.ns).Patch(b.Context(), rootCA, types.MergePatchType, []byte(`{"data":{"x":"y"}}`),
+		metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

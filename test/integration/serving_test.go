@@ -100,7 +100,8 @@ func (s *server) waitFor(path, token string, code int) {
 func (s *server) account(namespace, name string, mayGet ...string) (token string) {
 	s.Helper()
 	accounts := s.Client.CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(s.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(s.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
 	if len(mayGet) > 0 {
@@ -195,7 +196,8 @@ func (a *authority) files(cert tls.Certificate, dir string) (certFile, keyFile s
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return writePEM(a.t, filepath.Join(dir, "tls.crt"), "CERTIFICATE", cert.Certificate[0]), writePEM(a.t, filepath.Join(dir, "tls.key"), "PRIVATE KEY", key)
+	return writePEM(a.t, filepath.Join(dir, "tls.crt"), "CERTIFICATE", cert.Certificate[0]),
+		writePEM(a.t, filepath.Join(dir, "tls.key"), "PRIVATE KEY", key)
 }
 
 func writePEM(t *testing.T, path, kind string, der []byte) string {
@@ -210,9 +212,11 @@ func writePEM(t *testing.T, path, kind string, der []byte) string {
 func TestServing(t *testing.T) {
 	t.Parallel()
 	clients, proxies, strangers := newAuthority(t), newAuthority(t), newAuthority(t)
-	s := startServing(t, "--client-ca-file="+clients.file, "--requestheader-client-ca-file="+proxies.file, "--requestheader-allowed-names=proxy")
+	s := startServing(t, "--client-ca-file="+clients.file, "--requestheader-client-ca-file="+proxies.file,
+		"--requestheader-allowed-names=proxy")
 	namespace := s.Namespace(t)
-	scraper, guest, gone := s.account(namespace, "scraper", "/metrics"), s.account(namespace, "guest"), s.account(namespace, "gone", "/metrics")
+	scraper, guest, gone := s.account(namespace, "scraper", "/metrics"), s.account(namespace, "guest"),
+		s.account(namespace, "gone", "/metrics")
 	s.allow(namespace+"-alice", rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "alice"}, "/metrics")
 	s.waitFor("/metrics", scraper, http.StatusOK) // the API server knows the bindings
 	s.waitFor("/metrics", gone, http.StatusOK)
@@ -269,7 +273,8 @@ func ptrTo(c tls.Certificate) *tls.Certificate { return &c }
 
 func (s *server) askByKubectl(t *testing.T, scraper, guest, forged string) {
 	get := func(token, path string) (string, error) {
-		return s.TryKubectl(t, "--kubeconfig=/dev/null", "--server=https://"+s.address, "--insecure-skip-tls-verify", "--token="+token, "get", "--raw", path)
+		return s.TryKubectl(t, "--kubeconfig=/dev/null", "--server=https://"+s.address, "--insecure-skip-tls-verify", "--token="+token,
+			"get", "--raw", path)
 	}
 	if out, err := get(scraper, "/metrics"); err != nil || !strings.Contains(out, "\nprocess_start_time_seconds ") {
 		t.Errorf("MH-8: %v, %.300s", err, out)
@@ -299,7 +304,8 @@ func (s *server) askByCurl(t *testing.T, scraper, guest string, clients *authori
 		{"a certificate", []string{"--cert", cert, "--key", key}, "200"},
 		{"a certificate over HTTP/1.1", []string{"--http1.1", "--cert", cert, "--key", key}, "200"},
 	} {
-		args := append([]string{"--silent", "--insecure", "--max-time", "20", "--output", os.DevNull, "--write-out", "%{http_code}"}, test.args...)
+		args := append([]string{"--silent", "--insecure", "--max-time", "20", "--output", os.DevNull, "--write-out", "%{http_code}"},
+			test.args...)
 		out, err := exec.CommandContext(t.Context(), path, append(args, "https://"+s.address+"/metrics")...).CombinedOutput()
 		if err != nil || string(out) != test.code {
 			t.Errorf("%s: %v, %s", test.name, err, out)
@@ -319,7 +325,8 @@ func TestServingByTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/explain", "/debug/snapshot/", "/debug/flags/v"} {
+	for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/explain",
+		"/debug/snapshot/", "/debug/flags/v"} {
 		want := http.StatusOK
 		if path == "/debug/flags/v" {
 			want = http.StatusNotAcceptable // MH-13: this is no PUT
@@ -350,7 +357,8 @@ func TestAStandbyServes(t *testing.T) {
 			}
 		}
 	}
-	if code, body, err := standby.try("/healthz?verbose", nil); err != nil || code != 200 || !strings.Contains(body, "[+]leaderElection ok\n") {
+	if code, body, err := standby.try("/healthz?verbose", nil); err != nil || code != 200 ||
+		!strings.Contains(body, "[+]leaderElection ok\n") {
 		t.Errorf("MH-18: %v, %d %s", err, code, body)
 	}
 	if code := leader.manager.Stop(t); code != 0 {

@@ -34,7 +34,8 @@ func shareManager(t *testing.T, c *cluster.Cluster) *cluster.Manager {
 		customKinds(t, c)
 		shared.port = freePort(t)
 	}
-	return c.SharedManager(t, "--controllers=*,bootstrapsigner,tokencleaner", "--max-endpoints-per-slice=20", "--mirroring-max-endpoints-per-subset=3",
+	return c.SharedManager(t, "--controllers=*,bootstrapsigner,tokencleaner", "--max-endpoints-per-slice=20",
+		"--mirroring-max-endpoints-per-subset=3",
 		"--horizontal-pod-autoscaler-sync-period=500ms", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
 		"--horizontal-pod-autoscaler-cpu-initialization-period=1ms", "--horizontal-pod-autoscaler-initial-readiness-delay=1ms",
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", shared.port), openPaths)
@@ -44,7 +45,8 @@ func shareManager(t *testing.T, c *cluster.Cluster) *cluster.Manager {
 func customKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	c.Apply(t, "default", gadgets+"\n---\n"+gizmos)
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd/gadgets.shop.example.com", "crd/gizmos.autoscaling.example.com", "--timeout=60s")
+	c.Kubectl(t, "wait", "--for=condition=Established", "crd/gadgets.shop.example.com", "crd/gizmos.autoscaling.example.com",
+		"--timeout=60s")
 }
 
 // openPaths lets everybody ask a manager for these paths.

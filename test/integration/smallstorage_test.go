@@ -33,7 +33,8 @@ func oneGibibyte() *corev1.EphemeralVolumeSource {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": "template"}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+				"1Gi")}},
 		},
 	}}
 }
@@ -58,7 +59,8 @@ func (b *bench) waitOwned(claim string, pod *corev1.Pod) (found *corev1.Persiste
 func (b *bench) said(object, reason, message string, times int32) {
 	b.Helper()
 	b.wait("events say: "+message, func() error {
-		events, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
+		events, err := b.Client.CoreV1().Events(b.ns).List(b.Context(),
+			metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
 		if err != nil {
 			return err
 		}
@@ -73,8 +75,8 @@ func (b *bench) said(object, reason, message string, times int32) {
 	})
 }
 
-// Each ephemeral volume of a pod gets a claim of its own, also after somebody has deleted that; a claim of somebody else is not taken, and pods that
-// have ended get none.
+// Each ephemeral volume of a pod gets a claim of its own, also after somebody has deleted that; a claim of somebody else is not taken,
+// and pods that have ended get none.
 func TestEphemeralVolumes(t *testing.T) { // ST-20 to ST-24, ST-85
 	b := share(t)
 	b.claim("web-taken")
@@ -84,7 +86,8 @@ func TestEphemeralVolumes(t *testing.T) { // ST-20 to ST-24, ST-85
 	if made.Labels["of"] != "template" || len(made.OwnerReferences) != 1 || !ptr.Deref(ref.BlockOwnerDeletion, false) {
 		t.Errorf("%+v", made.ObjectMeta)
 	}
-	b.said("web", "FailedBinding", fmt.Sprintf("ephemeral volume taken: PVC %s/web-taken was not created for pod %s/web (pod is not owner)", b.ns, b.ns), 1)
+	b.said("web", "FailedBinding",
+		fmt.Sprintf("ephemeral volume taken: PVC %s/web-taken was not created for pod %s/web (pod is not owner)", b.ns, b.ns), 1)
 	ended := b.withEphemeral("ended", "data")
 	first := b.waitOwned("ended-data", ended)
 	b.endPod(*ended, corev1.PodFailed)
@@ -115,7 +118,8 @@ func TestEphemeralVolumes(t *testing.T) { // ST-20 to ST-24, ST-85
 func (b *bench) workOfEphemeralVolumes() {
 	b.Helper()
 	b.waitOwned("web-data", b.withEphemeral("web", "data"))
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"persistentvolumeclaims": resource.MustParse("1")}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"persistentvolumeclaims": resource.MustParse("1")}}}
 	if _, err := b.Client.CoreV1().ResourceQuotas(b.ns).Create(b.Context(), quota, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -127,29 +131,33 @@ func (b *bench) workOfEphemeralVolumes() {
 		return err
 	})
 	b.withEphemeral("poor", "data")
-	b.said("poor", "FailedBinding", `ephemeral volume data: create PVC poor-data: persistentvolumeclaims "poor-data" is forbidden: exceeded quota: claims, `+
-		`requested: persistentvolumeclaims=1, used: persistentvolumeclaims=1, limited: persistentvolumeclaims=1`, 2)
+	b.said("poor", "FailedBinding",
+		`ephemeral volume data: create PVC poor-data: persistentvolumeclaims "poor-data" is forbidden: exceeded quota: claims, `+
+			`requested: persistentvolumeclaims=1, used: persistentvolumeclaims=1, limited: persistentvolumeclaims=1`, 2)
 }
 
 // grown makes a claim and its volume, which the binder otherwise binds to each other, and has the claim ask for more.
 func (b *bench) grown(name string, source corev1.PersistentVolumeSource) (grow func(size string)) {
 	b.Helper()
 	disk := name + "-" + b.ns
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: disk}, Provisioner: "example.com/nobody", AllowVolumeExpansion: ptr.To(true)}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: disk}, Provisioner: "example.com/nobody",
+		AllowVolumeExpansion: ptr.To(true)}
 	one := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claims := b.Client.CoreV1().PersistentVolumeClaims(b.ns)
-	claim, err := claims.Create(b.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		VolumeName: disk, StorageClassName: &disk, AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: one},
-	}}, metav1.CreateOptions{})
+	claim, err := claims.Create(b.Context(),
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: disk, StorageClassName: &disk, AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: one},
+		}}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = b.Client.StorageV1().StorageClasses().Create(b.Context(), class, metav1.CreateOptions{})
 	}
 	if err == nil {
-		_, err = b.Client.CoreV1().PersistentVolumes().Create(b.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: disk}, Spec: corev1.PersistentVolumeSpec{
-			Capacity: one, AccessModes: modes, StorageClassName: disk, PersistentVolumeSource: source,
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: b.ns, Name: name, UID: claim.UID},
-		}}, metav1.CreateOptions{})
+		_, err = b.Client.CoreV1().PersistentVolumes().Create(b.Context(),
+			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: disk}, Spec: corev1.PersistentVolumeSpec{
+				Capacity: one, AccessModes: modes, StorageClassName: disk, PersistentVolumeSource: source,
+				ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: b.ns, Name: name, UID: claim.UID},
+			}}, metav1.CreateOptions{})
 	}
 	b.Cleanup(func() {
 		_ = b.Client.StorageV1().StorageClasses().Delete(context.Background(), disk, metav1.DeleteOptions{})
@@ -157,7 +165,8 @@ func (b *bench) grown(name string, source corev1.PersistentVolumeSource) (grow f
 	})
 	patch := func(document string, subresources ...string) {
 		b.Helper()
-		if _, err := claims.Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{}, subresources...); err != nil {
+		if _, err := claims.Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{},
+			subresources...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -171,13 +180,15 @@ func (b *bench) grown(name string, source corev1.PersistentVolumeSource) (grow f
 	}
 }
 
-// Claims that ask for more are told of, once for each request, and those of an earlier plugin are handed to the resizer of the driver that took it over.
+// Claims that ask for more are told of, once for each request, and those of an earlier plugin are handed to the resizer of the driver
+// that took it over.
 func TestClaimsThatGrow(t *testing.T) { share(t).workOfTheExpander() } // ST-4, ST-5, ST-81
 
 func (b *bench) workOfTheExpander() {
 	b.Helper()
 	const waits = "waiting for an external controller to expand this PVC"
-	grow := b.grown("csi", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: "x"}})
+	grow := b.grown("csi",
+		corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: "x"}})
 	grow("2Gi")
 	b.said("csi", "ExternalExpanding", waits, 1)
 	grow("3Gi")
@@ -215,26 +226,31 @@ func (b *bench) lifeOfAnAttributesClass() {
 		b.Helper()
 		b.wait("the class is "+what, func() error {
 			c, err := classes.Get(b.Context(), name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) && what == "gone" || err == nil && slices.Contains(c.Finalizers, classFinalizer) && what == "protected" {
+			if apierrors.IsNotFound(err) && what == "gone" ||
+				err == nil && slices.Contains(c.Finalizers, classFinalizer) && what == "protected" {
 				return nil
 			}
 			return fmt.Errorf("%v: %+v", err, c.ObjectMeta)
 		})
 	}
-	if _, err := classes.Patch(b.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := classes.Patch(b.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	is("protected")
 	b.claim("tuned")
 	status := fmt.Appendf(nil, `{"status":{"currentVolumeAttributesClassName":%q}}`, name)
-	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(b.Context(), "tuned", types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(b.Context(), "tuned", types.MergePatchType, status,
+		metav1.PatchOptions{}, "status"); err != nil {
 		b.Fatal(err)
 	}
 	if err := classes.Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	probe := "probe-" + name // the manager has looked at the other one, too, when it has let this one go
-	if _, err := classes.Create(b.Context(), &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: probe}, DriverName: "csi.example.com", Parameters: made.Parameters}, metav1.CreateOptions{}); err != nil {
+	if _, err := classes.Create(b.Context(),
+		&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: probe}, DriverName: "csi.example.com",
+			Parameters: made.Parameters}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	if err := classes.Delete(b.Context(), probe, metav1.DeleteOptions{}); err != nil {

@@ -26,7 +26,8 @@ func statefulSet(name string, replicas int32) *appsv1.StatefulSet {
 			ObjectMeta: metav1.ObjectMeta{Name: "data"},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+					"1Gi")}},
 			},
 		}},
 	}}
@@ -47,7 +48,8 @@ func (b *bench) waitStatefulSet(name string) (set *appsv1.StatefulSet) {
 			return err
 		}
 		n, s := *set.Spec.Replicas, set.Status
-		if s.ObservedGeneration < set.Generation || s.Replicas != n || s.AvailableReplicas != n || s.UpdatedReplicas != n || s.CurrentRevision != s.UpdateRevision {
+		if s.ObservedGeneration < set.Generation || s.Replicas != n || s.AvailableReplicas != n || s.UpdatedReplicas != n ||
+			s.CurrentRevision != s.UpdateRevision {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -103,9 +105,11 @@ func TestStatefulSets(t *testing.T) {
 		return err
 	})
 	if third := b.waitStatefulSet("db"); third.Status.UpdateRevision != first.Status.UpdateRevision {
-		t.Errorf("STS-33: after the rollback the revision is %s, before it was %s", third.Status.UpdateRevision, first.Status.UpdateRevision)
+		t.Errorf("STS-33: after the rollback the revision is %s, before it was %s", third.Status.UpdateRevision,
+			first.Status.UpdateRevision)
 	}
-	b.patchStatefulSet("db", `{"spec":{"replicas":1,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
+	b.patchStatefulSet("db",
+		`{"spec":{"replicas":1,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
 	b.waitStatefulSet("db")
 	b.wait("STS-24c: the claim of the pod that was scaled away is gone, the other one is not", func() error {
 		if diff := cmp.Diff([]string{"persistentvolumeclaim/data-db-0"}, b.names("persistentvolumeclaims", "app=db")); diff != "" {
@@ -129,7 +133,8 @@ func TestRecreatedStatefulSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := b.Client.CoreV1().Pods(b.ns).Watch(t.Context(), metav1.ListOptions{LabelSelector: "app=db", ResourceVersion: pods.ResourceVersion})
+	events, err := b.Client.CoreV1().Pods(b.ns).Watch(t.Context(),
+		metav1.ListOptions{LabelSelector: "app=db", ResourceVersion: pods.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +142,8 @@ func TestRecreatedStatefulSet(t *testing.T) {
 	b.patchStatefulSet("db", `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`)
 	second := b.waitStatefulSet("db")
 	c := second.Status.Conditions
-	if len(c) != 1 || c[0].Type != appsv1.StatefulSetProgressing || c[0].Status != corev1.ConditionFalse || c[0].Reason != "RecreateCompleted" {
+	if len(c) != 1 || c[0].Type != appsv1.StatefulSetProgressing || c[0].Status != corev1.ConditionFalse ||
+		c[0].Reason != "RecreateCompleted" {
 		t.Errorf("the conditions are %+v", c)
 	}
 	old, made := len(pods.Items), 0
@@ -186,6 +192,7 @@ func (b *bench) workOfStatefulSets() {
 		}
 		return nil
 	})
-	b.patchStatefulSet("db", `{"spec":{"replicas":1,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain","whenDeleted":"Delete"}}}`)
+	b.patchStatefulSet("db",
+		`{"spec":{"replicas":1,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain","whenDeleted":"Delete"}}}`)
 	b.waitStatefulSet("db")
 }

@@ -38,7 +38,8 @@ func (s *storage) makeClaim(name, class string, edits ...func(*corev1.Persistent
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class,
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+			"1Gi")}},
 	}}
 	for _, edit := range edits {
 		edit(&claim.Spec)
@@ -79,7 +80,8 @@ func (s *storage) waitBound(name string) (volume *corev1.PersistentVolume) {
 
 func (s *storage) patchClaim(name, patch string) {
 	s.Helper()
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.ns).Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.ns).Patch(s.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func (s *storage) runPod(name, claim, node string) {
 	s.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"kubernetes.io/hostname": node},
-		Containers:   []corev1.Container{{Name: "db", Image: "postgres", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+		Containers: []corev1.Container{{Name: "db", Image: "postgres",
+			VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
 		Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}}},
@@ -186,7 +189,8 @@ func (s *storage) waitSize(name, size string) {
 		if err != nil {
 			return err
 		}
-		for what, has := range map[string]resource.Quantity{"claim": claim.Status.Capacity[corev1.ResourceStorage], "volume": volume.Spec.Capacity[corev1.ResourceStorage]} {
+		for what, has := range map[string]resource.Quantity{"claim": claim.Status.Capacity[corev1.ResourceStorage],
+			"volume": volume.Spec.Capacity[corev1.ResourceStorage]} {
 			if has.Cmp(want) != 0 {
 				return fmt.Errorf("the %s has %s; conditions %+v", what, &has, claim.Status.Conditions)
 			}
@@ -256,7 +260,8 @@ func (s *storage) attributesClass(level string) (name string) {
 	s.Helper()
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
 	class, err := classes.Create(s.Context(), &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: level + "-"}, DriverName: cluster.CSIDriver, Parameters: map[string]string{"level": level},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: level + "-"}, DriverName: cluster.CSIDriver,
+		Parameters: map[string]string{"level": level},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.Fatal(err)
@@ -333,7 +338,8 @@ func TestVolumesThatWaitForPods(t *testing.T) {
 	s := withDriver(t)
 	s.makeClaim("data", cluster.CSIClassWait)
 	s.wait("the claim says what it waits for", func() error {
-		if all := events(t.Context(), t, s.Client, s.ns, "data"); !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "WaitForFirstConsumer: ") }) {
+		if all := events(t.Context(), t, s.Client, s.ns, "data"); !slices.ContainsFunc(all,
+			func(e string) bool { return strings.HasPrefix(e, "WaitForFirstConsumer: ") }) {
 			return fmt.Errorf("events are %v", all)
 		}
 		return nil
@@ -352,7 +358,8 @@ func TestVolumesThatWaitForPods(t *testing.T) {
 // TestDriverFailsAndRecovers: each call fails at first. Nothing is made twice, attached to two nodes, or left behind.
 func TestDriverFailsAndRecovers(t *testing.T) {
 	s := withDriver(t)
-	s.CSIFails(t, cluster.CSIFault{Namespace: s.ns, Method: "CreateVolume", Code: "RESOURCE_EXHAUSTED", Message: "the pool is full", Times: 2})
+	s.CSIFails(t,
+		cluster.CSIFault{Namespace: s.ns, Method: "CreateVolume", Code: "RESOURCE_EXHAUSTED", Message: "the pool is full", Times: 2})
 	s.CSIFails(t, cluster.CSIFault{Namespace: s.ns, Method: "CreateVolume", Code: "DEADLINE_EXCEEDED", Late: true, Times: 1})
 	s.makeClaim("data", cluster.CSIClass)
 	volume := s.waitBound("data")

@@ -172,7 +172,8 @@ func (h *hostileTenant) references() error {
 		for _, name := range []string{"a", "b"} {
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			for n := range 6000 {
-				o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: types.UID(fmt.Sprint("u", n))})
+				o.OwnerReferences = append(o.OwnerReferences,
+					metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: types.UID(fmt.Sprint("u", n))})
 			}
 			o.OwnerReferences[5999].Name = fmt.Sprint(name, i)
 			if err := h.put("configmaps", o); err != nil {
@@ -204,7 +205,8 @@ func (h *hostileTenant) put(resource string, o metav1.Object) error {
 // expressions are those of a budget with 8000 of them, which is changed every few seconds.
 func (h *hostileTenant) expressions() error {
 	budgets := h.Client.PolicyV1().PodDisruptionBudgets(h.ns)
-	p := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "wide"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}
+	p := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "wide"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}
 	for i := range 8000 {
 		p.Spec.Selector.MatchExpressions = append(p.Spec.Selector.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: fmt.Sprint("k", i), Operator: metav1.LabelSelectorOpIn, Values: []string{"x"}})
@@ -259,7 +261,8 @@ func (h *hostileTenant) dependents() error {
 	}
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}
 	if err := h.each(1000, func(i int) error {
-		return h.put("configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("of-", i), OwnerReferences: []metav1.OwnerReference{ref}}})
+		return h.put("configmaps",
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("of-", i), OwnerReferences: []metav1.OwnerReference{ref}}})
 	}); err != nil {
 		return fmt.Errorf("dependents: %w", err)
 	}
@@ -274,7 +277,8 @@ func (h *hostileTenant) services() error {
 	}
 	if err := h.each(250, func(i int) error {
 		return h.put("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p-", i), Labels: map[string]string{"app": "web"}},
-			Spec: corev1.PodSpec{NodeSelector: map[string]string{"no": "node"}, Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}})
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{"no": "node"},
+				Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}})
 	}); err != nil {
 		return fmt.Errorf("services: %w", err)
 	}

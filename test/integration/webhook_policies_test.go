@@ -53,9 +53,13 @@ func (p *policy) install(b *bench, group, resource string, operations ...admissi
 				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{
-				{Operations: operations, Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}}},
+				{Operations: operations,
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"},
+						Resources: []string{resource}}},
 				{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}}}, // by which it is noticed
+					// by which it is noticed
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"serviceaccounts"}}},
 			},
 		}},
 	}
@@ -77,7 +81,8 @@ func (p *policy) install(b *bench, group, resource string, operations ...admissi
 func (p *policy) isAsked(b *bench, want bool) error {
 	p.noticed.Store(false)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-	_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(context.Background(), account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := b.Client.CoreV1().ServiceAccounts(b.ns).Create(context.Background(), account,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if asked := p.noticed.Load(); err == nil && asked != want {
 		err = fmt.Errorf("asked: %v", asked)
 	}
@@ -124,7 +129,8 @@ func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // mutated allows an object with a JSON patch.
 func mutated(format string, args ...any) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{Allowed: true, PatchType: ptr.To(admissionv1.PatchTypeJSONPatch), Patch: fmt.Appendf(nil, format, args...)}
+	return &admissionv1.AdmissionResponse{Allowed: true, PatchType: ptr.To(admissionv1.PatchTypeJSONPatch),
+		Patch: fmt.Appendf(nil, format, args...)}
 }
 
 // mostUndone is how often something is written in that time that comes to nothing: twice, and then after 1s, 2s, 4s and so on.
@@ -163,7 +169,8 @@ func TestAWebhookThatPutsOffPods(t *testing.T) {
 	p := &policy{}
 	p.install(b, "", "pods", admissionregistrationv1.Create)
 	p.have(func(*admissionv1.AdmissionRequest, *metav1.PartialObjectMetadata, *http.Request) *admissionv1.AdmissionResponse {
-		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusTooManyRequests,
+			Reason:  metav1.StatusReasonTooManyRequests,
 			Message: "come back tomorrow", Details: &metav1.StatusDetails{RetryAfterSeconds: 86400}}}
 	})
 	b.create(deployment("web", 2))
@@ -175,8 +182,8 @@ func TestAWebhookThatPutsOffPods(t *testing.T) {
 	cluster.Eventually(t, 2*patience, "web is rolled out", func() error { return suite.Complete(b.get("web")) })
 }
 
-// A webhook that stamps each ReplicaSet with an annotation that its Deployment has, too: rollouts end, the ReplicaSet is written ever more rarely, and an
-// event tells of it.
+// A webhook that stamps each ReplicaSet with an annotation that its Deployment has, too: rollouts end, the ReplicaSet is written ever
+// more rarely, and an event tells of it.
 func TestAWebhookThatStampsReplicaSets(t *testing.T) {
 	b := share(t)
 	p := &policy{}

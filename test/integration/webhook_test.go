@@ -63,18 +63,22 @@ func TestAWebhookThatRefusesPods(t *testing.T) {
 	})
 }
 
-// A webhook that answers as the API server does of an object that is gone, or is another one: the pods are there, so this is a refusal like any other.
+// A webhook that answers as the API server does of an object that is gone, or is another one: the pods are there, so this is a refusal
+// like any other.
 func TestAWebhookThatSaysThatAPodIsGone(t *testing.T) {
-	for code, reason := range map[int32]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict} {
+	for code, reason := range map[int32]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound,
+		http.StatusConflict: metav1.StatusReasonConflict} {
 		t.Run(string(reason), func(t *testing.T) {
 			b := share(t)
 			b.create(deployment("web", 3))
 			b.waitComplete("web")
 			hook := &policy{}
 			hook.install(b, "", "pods", admissionregistrationv1.Delete)
-			hook.have(func(_ *admissionv1.AdmissionRequest, o *metav1.PartialObjectMetadata, _ *http.Request) *admissionv1.AdmissionResponse {
+			hook.have(func(_ *admissionv1.AdmissionRequest, o *metav1.PartialObjectMetadata,
+				_ *http.Request) *admissionv1.AdmissionResponse {
 				return &admissionv1.AdmissionResponse{Result: &metav1.Status{
-					Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "it is not there", Details: &metav1.StatusDetails{Kind: "pods", Name: o.Name},
+					Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "it is not there",
+					Details: &metav1.StatusDetails{Kind: "pods", Name: o.Name},
 				}}
 			})
 			began := time.Now()

@@ -64,7 +64,8 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 }
 
 func (p *controlPlane) createDeployment(name string, replicas int32) {
-	_, err := p.client.AppsV1().Deployments(metav1.NamespaceDefault).Create(context.Background(), newDeployment(name, replicas), metav1.CreateOptions{})
+	_, err := p.client.AppsV1().Deployments(metav1.NamespaceDefault).Create(context.Background(), newDeployment(name, replicas),
+		metav1.CreateOptions{})
 	if err != nil {
 		panic(err)
 	}

@@ -45,7 +45,8 @@ func TestCronJobInVirtualTime(t *testing.T) {
 		hourly.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "report", Image: "report:1"}},
 		}
-		if _, err := plane.client.BatchV1().CronJobs(metav1.NamespaceDefault).Create(t.Context(), hourly, metav1.CreateOptions{}); err != nil {
+		if _, err := plane.client.BatchV1().CronJobs(metav1.NamespaceDefault).Create(t.Context(), hourly,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3*time.Hour + time.Minute)
@@ -123,7 +124,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// BenchmarkStartToAvailable is the time from manager.New until a Deployment of three pods is available, with kubelets that run pods at once.
+// BenchmarkStartToAvailable is the time from manager.New until a Deployment of three pods is available, with kubelets that run pods at
+// once.
 func BenchmarkStartToAvailable(b *testing.B) {
 	for b.Loop() {
 		plane := newControlPlane()

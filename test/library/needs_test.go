@@ -35,8 +35,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-// definedPlane is a control plane in which the definition of Websites may be missing. Only managers, which use its configuration, notice that:
-// for the clients of the test, Websites are there all the time.
+// definedPlane is a control plane in which the definition of Websites may be missing. Only managers, which use its configuration,
+// notice that: for the clients of the test, Websites are there all the time.
 type definedPlane struct {
 	*controlPlane
 	next     http.RoundTripper
@@ -91,7 +91,8 @@ func (p *definedPlane) RoundTrip(r *http.Request) (*http.Response, error) {
 		return p.next.RoundTrip(r)
 	}
 	status := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code)
-	return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status))}, nil
+	return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(status))}, nil
 }
 
 // createSites creates Websites of one server each.
@@ -126,7 +127,8 @@ func options(t *testing.T) manager.Options {
 
 const notServed = "the API server does not serve websites.v1.example.com"
 
-// wantOff expects that the controller of Websites is off for that reason; "": that it is not off. All who may ask are told the same (REG-68).
+// wantOff expects that the controller of Websites is off for that reason; "": that it is not off. All who may ask are told the same
+// (REG-68).
 func wantOff(t *testing.T, m *manager.Manager, when, want string) {
 	t.Helper()
 	reason := ""
@@ -157,7 +159,8 @@ func wantOff(t *testing.T, m *manager.Manager, when, want string) {
 		}
 		answer := httptest.NewRecorder()
 		m.Explain().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/explain/website-controller", nil))
-		if told := answer.Body.String(); (answer.Code == http.StatusOK) != (reason == "") || reason != "" && told != "website-controller is off: "+reason+"\n" {
+		if told := answer.Body.String(); (answer.Code == http.StatusOK) != (reason == "") ||
+			reason != "" && told != "website-controller is off: "+reason+"\n" {
 			t.Errorf("%s: explain says %q", when, told)
 		}
 	}
@@ -175,8 +178,8 @@ func staysOff(t *testing.T, m *manager.Manager, when string, minutes int) {
 	}
 }
 
-// REG-68 A custom resource whose definition is not there, is installed, deleted and installed again. The controller of it is off meanwhile, and
-// holds up nothing.
+// REG-68 A custom resource whose definition is not there, is installed, deleted and installed again. The controller of it is off
+// meanwhile, and holds up nothing.
 func TestAnAPIThatComesAndGoes(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	inVirtualTime(t, http.StatusNotFound, func(t *testing.T, plane *definedPlane) {
@@ -248,7 +251,8 @@ func TestAnAPIThatSomebodyWaitsFor(t *testing.T) {
 		defer begin(m)()
 		patience, end := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer end()
-		if err := m.WaitUntilRunning(patience); err == nil || !strings.Contains(err.Error(), "cache-websites.example.com: the cache has not been filled yet") {
+		if err := m.WaitUntilRunning(patience); err == nil ||
+			!strings.Contains(err.Error(), "cache-websites.example.com: the cache has not been filled yet") {
 			t.Errorf("got %v", err)
 		}
 		plane.answers(0)
@@ -359,7 +363,8 @@ func TestAnAPIThatIsUsedWhenItIsThere(t *testing.T) {
 			wantOff(t, m, when, "")
 		}
 		maps := plane.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "census"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "census"}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		label("missing at the start", "none")
@@ -370,7 +375,8 @@ func TestAnAPIThatIsUsedWhenItIsThere(t *testing.T) {
 		label("another one", "2")
 		plane.answers(http.StatusNotFound)
 		time.Sleep(time.Minute)
-		if _, err := maps.Patch(t.Context(), "census", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := maps.Patch(t.Context(), "census", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		label("it has gone", "none")

@@ -25,7 +25,8 @@ var (
 )
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{metricsv1beta1.AddToScheme, customv1beta1.AddToScheme, customv1beta2.AddToScheme, externalv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{metricsv1beta1.AddToScheme, customv1beta1.AddToScheme, customv1beta2.AddToScheme,
+		externalv1beta1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -51,7 +52,8 @@ func answer(w http.ResponseWriter, q query, version schema.GroupVersion, object 
 	}
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
 	w.Header().Set("Content-Type", mediaType)
-	_ = runtime.WithVersionEncoder{Version: version, Encoder: info.Serializer, ObjectTyper: scheme}.Encode(object, w) // the client sees it, too
+	// the client sees it, too
+	_ = runtime.WithVersionEncoder{Version: version, Encoder: info.Serializer, ObjectTyper: scheme}.Encode(object, w)
 }
 
 func refuse(w http.ResponseWriter, code int, message string) {
@@ -59,7 +61,8 @@ func refuse(w http.ResponseWriter, code int, message string) {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	_ = runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: info.Serializer, ObjectTyper: scheme}.Encode(status, w)
+	_ = runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: info.Serializer,
+		ObjectTyper: scheme}.Encode(status, w)
 }
 
 func reason(code int) metav1.StatusReason {
@@ -83,11 +86,13 @@ func (s *Server) discover(w http.ResponseWriter, q query) {
 	}
 	list := &metav1.APIResourceList{GroupVersion: q.group + "/" + q.version, APIResources: []metav1.APIResource{}}
 	if q.group == ResourceGroup {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list"}})
+		list.APIResources = append(list.APIResources,
+			metav1.APIResource{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list"}})
 	}
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	_ = runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: info.Serializer, ObjectTyper: scheme}.Encode(list, w)
+	_ = runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: info.Serializer, ObjectTyper: scheme}.Encode(list,
+		w)
 }
 
 // serveResource answers for metrics.k8s.io: a list of pods, or one of them.
@@ -156,7 +161,9 @@ func (s *Server) serveExternal(w http.ResponseWriter, q query) {
 	list := &externalv1beta1.ExternalMetricValueList{Items: []externalv1beta1.ExternalMetricValue{}}
 	now := time.Now()
 	for _, found := range s.externalOf(q.namespace, q.path[0], wanted, now) {
-		list.Items = append(list.Items, externalv1beta1.ExternalMetricValue{MetricName: q.path[0], MetricLabels: found.labels, Timestamp: metav1.NewTime(now), Value: found.value})
+		list.Items = append(list.Items,
+			externalv1beta1.ExternalMetricValue{MetricName: q.path[0], MetricLabels: found.labels, Timestamp: metav1.NewTime(now),
+				Value: found.value})
 	}
 	answer(w, q, externalv1beta1.SchemeGroupVersion, list)
 }

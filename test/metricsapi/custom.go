@@ -102,7 +102,9 @@ func answerCustom(w http.ResponseWriter, q query, values []customv1beta2.MetricV
 	}
 	old := &customv1beta1.MetricValueList{Items: []customv1beta1.MetricValue{}}
 	for _, v := range values {
-		old.Items = append(old.Items, customv1beta1.MetricValue{DescribedObject: v.DescribedObject, MetricName: v.Metric.Name, Selector: v.Metric.Selector, Timestamp: v.Timestamp, Value: v.Value})
+		old.Items = append(old.Items,
+			customv1beta1.MetricValue{DescribedObject: v.DescribedObject, MetricName: v.Metric.Name, Selector: v.Metric.Selector,
+				Timestamp: v.Timestamp, Value: v.Value})
 	}
 	answer(w, q, customv1beta1.SchemeGroupVersion, old)
 }

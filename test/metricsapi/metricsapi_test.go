@@ -23,8 +23,10 @@ func served(t *testing.T) (*Server, *httptest.Server) {
 	for _, p := range []struct {
 		namespace, name, app string
 		phase                corev1.PodPhase
-	}{{"one", "a", "web", corev1.PodRunning}, {"one", "b", "web", corev1.PodPending}, {"one", "c", "db", corev1.PodRunning}, {"two", "a", "web", corev1.PodRunning}} {
-		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, Labels: map[string]string{"app": p.app}}, Status: corev1.PodStatus{Phase: p.phase}}
+	}{{"one", "a", "web", corev1.PodRunning}, {"one", "b", "web", corev1.PodPending}, {"one", "c", "db", corev1.PodRunning},
+		{"two", "a", "web", corev1.PodRunning}} {
+		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, Labels: map[string]string{"app": p.app}},
+			Status: corev1.PodStatus{Phase: p.phase}}
 		made.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "side"}}
 		kept, err := slim(made)
 		if err != nil {
@@ -117,22 +119,32 @@ func TestAnswers(t *testing.T) {
 		{"custom.metrics.k8s.io/v1beta1", 200, "v1 APIResourceList[]"},
 		{"custom.metrics.k8s.io/v1", 404, ""},
 		{"apps/v1", 404, ""},
-		{"metrics.k8s.io/v1beta1/namespaces/one/pods?labelSelector=app%3Dweb", 200, "metrics.k8s.io/v1beta1 PodMetricsList[a mainmap[cpu:150m] sidemap[cpu:150m]]"},
+		{"metrics.k8s.io/v1beta1/namespaces/one/pods?labelSelector=app%3Dweb", 200,
+			"metrics.k8s.io/v1beta1 PodMetricsList[a mainmap[cpu:150m] sidemap[cpu:150m]]"},
 		{"metrics.k8s.io/v1beta1/namespaces/one/pods/c", 200, "metrics.k8s.io/v1beta1 PodMetrics[]"},
 		{"metrics.k8s.io/v1beta1/namespaces/one/pods/b", 404, "v1 Statusthere are no metrics of this pod[]"},
-		{"metrics.k8s.io/v1beta1/pods", 200, "metrics.k8s.io/v1beta1 PodMetricsList[a mainmap[cpu:150m] sidemap[cpu:150m] c mainmap[cpu:150m]]"},
+		{"metrics.k8s.io/v1beta1/pods", 200,
+			"metrics.k8s.io/v1beta1 PodMetricsList[a mainmap[cpu:150m] sidemap[cpu:150m] c mainmap[cpu:150m]]"},
 		{"metrics.k8s.io/v1beta1/namespaces/two/pods", 200, "metrics.k8s.io/v1beta1 PodMetricsList[]"},
 		{"metrics.k8s.io/v1beta1/namespaces/one/pods?labelSelector=%21%21", 400, ""},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/pods/*/requests?labelSelector=app", 200, "custom.metrics.k8s.io/v1beta2 MetricValueList[Poda requests=5map[] Podc requests=7map[]]"},
-		{"custom.metrics.k8s.io/v1beta1/namespaces/one/pods/*/requests?labelSelector=app%3Ddb", 200, "custom.metrics.k8s.io/v1beta1 MetricValueList[Podc requests=7map[]]"},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/pods/*/requests?metricLabelSelector=verb%3DPUT", 200, "custom.metrics.k8s.io/v1beta2 MetricValueList[]"},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/web/requests?metricLabelSelector=verb%3DGET", 200, "custom.metrics.k8s.io/v1beta2 MetricValueList[servicesweb requests=10map[]]"},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/*/requests", 200, "custom.metrics.k8s.io/v1beta2 MetricValueList[servicesweb requests=10map[]]"},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/db/requests", 404, "v1 Statusthe metric requests of services db is not known[]"},
-		{"custom.metrics.k8s.io/v1beta2/namespaces/one/metrics/requests", 200, "custom.metrics.k8s.io/v1beta2 MetricValueList[namespacesone requests=11map[]]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/pods/*/requests?labelSelector=app", 200,
+			"custom.metrics.k8s.io/v1beta2 MetricValueList[Poda requests=5map[] Podc requests=7map[]]"},
+		{"custom.metrics.k8s.io/v1beta1/namespaces/one/pods/*/requests?labelSelector=app%3Ddb", 200,
+			"custom.metrics.k8s.io/v1beta1 MetricValueList[Podc requests=7map[]]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/pods/*/requests?metricLabelSelector=verb%3DPUT", 200,
+			"custom.metrics.k8s.io/v1beta2 MetricValueList[]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/web/requests?metricLabelSelector=verb%3DGET", 200,
+			"custom.metrics.k8s.io/v1beta2 MetricValueList[servicesweb requests=10map[]]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/*/requests", 200,
+			"custom.metrics.k8s.io/v1beta2 MetricValueList[servicesweb requests=10map[]]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/services/db/requests", 404,
+			"v1 Statusthe metric requests of services db is not known[]"},
+		{"custom.metrics.k8s.io/v1beta2/namespaces/one/metrics/requests", 200,
+			"custom.metrics.k8s.io/v1beta2 MetricValueList[namespacesone requests=11map[]]"},
 		{"external.metrics.k8s.io/v1beta1/namespaces/one/requests?labelSelector=verb", 200,
 			"external.metrics.k8s.io/v1beta1 ExternalMetricValueList[requests=1map[verb:GET] requests=2map[verb:PUT]]"},
-		{"external.metrics.k8s.io/v1beta1/namespaces/one/requests?labelSelector=verb%3DPUT", 200, "external.metrics.k8s.io/v1beta1 ExternalMetricValueList[requests=2map[verb:PUT]]"},
+		{"external.metrics.k8s.io/v1beta1/namespaces/one/requests?labelSelector=verb%3DPUT", 200,
+			"external.metrics.k8s.io/v1beta1 ExternalMetricValueList[requests=2map[verb:PUT]]"},
 		{"external.metrics.k8s.io/v1beta1/namespaces/two/requests", 503, "v1 Statusexternal.metrics.k8s.io does not work[]"},
 	} {
 		code, _, data := ask(t, server, "/apis/"+c.path, runtime.ContentTypeJSON)
@@ -146,7 +158,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, code, got)
 		}
 	}
-	if got := []int{s.Requests(ResourceGroup, "one"), s.Requests(ExternalGroup, "two"), s.AllRequests(ResourceGroup)}; fmt.Sprint(got) != "[4 1 6]" {
+	if got := []int{s.Requests(ResourceGroup, "one"), s.Requests(ExternalGroup, "two"),
+		s.AllRequests(ResourceGroup)}; fmt.Sprint(got) != "[4 1 6]" {
 		t.Errorf("counted were %v", got)
 	}
 }
@@ -154,7 +167,8 @@ func TestAnswers(t *testing.T) {
 func TestClientsMayHaveProtobuf(t *testing.T) {
 	s, server := served(t)
 	s.Usage("", EachContainer(corev1.ResourceCPU, Constant("1")))
-	_, header, data := ask(t, server, "/apis/metrics.k8s.io/v1beta1/namespaces/one/pods", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+	_, header, data := ask(t, server, "/apis/metrics.k8s.io/v1beta1/namespaces/one/pods",
+		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
 	object, kind, err := codecs.UniversalDeserializer().Decode(data, nil, nil)
 	if err != nil || header.Get("Content-Type") != runtime.ContentTypeProtobuf || kind.Kind != "PodMetricsList" {
 		t.Errorf("%v %v %v %v", object, kind, header, err)

@@ -5,7 +5,8 @@
 //	s, err := metricsapi.Start(ctx, config, metricsapi.Options{})
 //	defer s.Close()
 //	s.Usage("shop", metricsapi.EachContainer(corev1.ResourceCPU, metricsapi.Constant("150m")))
-//	s.Object("shop", "services", "web", metricsapi.Metric{Name: "requests"}, metricsapi.Steps(time.Now(), metricsapi.Step{0, "10"}, metricsapi.Step{time.Minute, "90"}))
+//	s.Object("shop", "services", "web", metricsapi.Metric{Name: "requests"},
+//		metricsapi.Steps(time.Now(), metricsapi.Step{0, "10"}, metricsapi.Step{time.Minute, "90"}))
 //	s.External("shop", metricsapi.Metric{Name: "queue", Labels: map[string]string{"topic": "orders"}}, metricsapi.Constant("40"))
 package metricsapi
 
@@ -96,7 +97,8 @@ func slim(object any) (any, error) {
 		return object, nil
 	}
 	kept := &corev1.Pod{Status: corev1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime}}
-	kept.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, Annotations: p.Annotations,
+	kept.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+		Labels: p.Labels, Annotations: p.Annotations,
 		OwnerReferences: p.OwnerReferences, CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp}
 	for _, c := range p.Spec.Containers {
 		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name})

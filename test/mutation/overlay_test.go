@@ -26,7 +26,8 @@ func TestOverlayErrors(t *testing.T) {
 	} {
 		m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: file, Old: text, New: "x"}}}
 		_, err := Overlay(root, t.TempDir(), []suite.Mutant{m})
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `mutant "bad"`)) {
+		if want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `mutant "bad"`)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -17,14 +17,15 @@ import (
 
 var (
 	randomSeeds = flag.Int("seeds", 0, "with how many random scripts TestMutantsAtRandom looks for each mutant; by default it trusts "+docs)
-	otherSeeds  = flag.Int("others", 0, "with how many further random scripts TestMutantsAtRandom looks for the mutants that none has found")
-	otherFirst  = flag.Int("first", 0, "the seed of the first of these; by default that after those in "+docs)
-	updateDocs  = flag.Bool("docs", false, "write what TestMutantsAtRandom finds into "+docs)
+	otherSeeds  = flag.Int("others", 0,
+		"with how many further random scripts TestMutantsAtRandom looks for the mutants that none has found")
+	otherFirst = flag.Int("first", 0, "the seed of the first of these; by default that after those in "+docs)
+	updateDocs = flag.Bool("docs", false, "write what TestMutantsAtRandom finds into "+docs)
 )
 
 const (
-	// allowance is with how many scripts a mutant is looked for whose script in docs/reliability.md does not find it any more: any change of
-	// the manager changes what a seed leads to.
+	// allowance is with how many scripts a mutant is looked for whose script in docs/reliability.md does not find it any more: any
+	// change of the manager changes what a seed leads to.
 	allowance = 100
 	// Of a hundred mutants, leastFound are found by at most few random scripts.
 	few, leastFound = 20, 60
@@ -247,7 +248,8 @@ func TestMutantsInDocs(t *testing.T) {
 	}
 	_, rows, _, err := cutTable()
 	if want := tableOf(known); err != nil || tableHead+rows != want {
-		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=20 -docs -timeout=0", docs, err, want)
+		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=20 -docs "+
+			"-timeout=0", docs, err, want)
 	}
 	for _, m := range mutants {
 		switch f := known[m.Name]; {

@@ -25,8 +25,9 @@ type bindings struct {
 
 func newBindings() *bindings {
 	return &bindings{
-		claims: map[types.UID]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{}, classes: map[string]*storagev1.StorageClass{},
-		edited: map[string]time.Time{},
+		claims: map[types.UID]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
+		classes: map[string]*storagev1.StorageClass{},
+		edited:  map[string]time.Time{},
 	}
 }
 
@@ -82,7 +83,8 @@ func (b *bindings) of(v *corev1.PersistentVolume) *corev1.PersistentVolumeClaim 
 
 // lately reports whether something happened so short a time ago that a manager need not know of it.
 func (j *judge) lately(when time.Time, r *revision) bool {
-	return !when.IsZero() && !when.Before(j.outages.of(r.author, "none").before(j.now, j.o.Lag)) // a watch that is late excuses nothing: versions decide, or live reads
+	// a watch that is late excuses nothing: versions decide, or live reads
+	return !when.IsZero() && !when.Before(j.outages.of(r.author, "none").before(j.now, j.o.Lag))
 }
 
 // OneClaimPerVolume is S32: a claim that a manager binds has a volume that is for it, by its uid, and that no other claim says to have; and
@@ -102,7 +104,8 @@ func OneClaimPerVolume() Oracle {
 					j.claimGets(r, o, b)
 				}
 			case *corev1.PersistentVolume:
-				if old, ok := r.old.(*corev1.PersistentVolume); ok && o.Spec.ClaimRef != nil && reference(o).uid != "" && reference(old) != reference(o) {
+				if old, ok := r.old.(*corev1.PersistentVolume); ok && o.Spec.ClaimRef != nil && reference(o).uid != "" &&
+					reference(old) != reference(o) {
 					j.volumeTaken(r, old, o, b)
 				}
 			}
@@ -117,7 +120,8 @@ func (j *judge) claimGets(r *revision, c *corev1.PersistentVolumeClaim, b *bindi
 	for uid, other := range b.claims {
 		if uid != c.UID && complete(other) && other.Spec.VolumeName == name && v != nil && reference(v).uid == string(uid) {
 			j.judges(false)
-			j.report(r, append(about, PersistentVolumeClaim+"/"+keyOf(other)), "it is bound to the volume %s, which the claim %s has", name, keyOf(other))
+			j.report(r, append(about, PersistentVolumeClaim+"/"+keyOf(other)), "it is bound to the volume %s, which the claim %s has", name,
+				keyOf(other))
 			return
 		}
 	}
@@ -172,7 +176,8 @@ func NoReleaseWhileTheClaimLives() Oracle {
 			c := b.of(old)
 			j.judges(false)
 			if c != nil && (c.Spec.VolumeName == "" || c.Spec.VolumeName == v.Name) {
-				j.report(r, []string{PersistentVolumeClaim + "/" + keyOf(c)}, "it is %s, while its claim %s with the uid %s exists", map[bool]string{true: "deleted", false: string(v.Status.Phase)}[ends], keyOf(c), c.UID)
+				j.report(r, []string{PersistentVolumeClaim + "/" + keyOf(c)}, "it is %s, while its claim %s with the uid %s exists",
+					map[bool]string{true: "deleted", false: string(v.Status.Phase)}[ends], keyOf(c), c.UID)
 			}
 		}, after: func(r *revision) { b.apply(r, j.now) }}
 	}}
@@ -204,7 +209,8 @@ func BindingsLast() Oracle {
 					return
 				}
 				broken := reference(o) != reference(old) || old.Status.Phase == corev1.VolumeBound && o.Status.Phase != corev1.VolumeBound
-				j.kept(r, broken, b.edited[o.Name], fmt.Sprintf("the claim %s is bound to it, and it is %s for %+v now", keyOf(c), o.Status.Phase, reference(o)))
+				j.kept(r, broken, b.edited[o.Name],
+					fmt.Sprintf("the claim %s is bound to it, and it is %s for %+v now", keyOf(c), o.Status.Phase, reference(o)))
 			case *corev1.PersistentVolumeClaim:
 				old, ok := r.old.(*corev1.PersistentVolumeClaim)
 				v := b.volumes[o.Spec.VolumeName]
@@ -282,7 +288,9 @@ func (b *bindings) wanted(v *corev1.PersistentVolume) bool {
 // waitsInVain says why a claim should not be as it is at the end.
 func (b *bindings) waitsInVain(c *corev1.PersistentVolumeClaim) string {
 	v := b.volumes[c.Spec.VolumeName]
-	mine := v != nil && (reference(v).uid == string(c.UID) || reference(v).uid == "" && reference(v).name == c.Name && reference(v).namespace == c.Namespace)
+	mine := v != nil &&
+		(reference(v).uid == string(c.UID) ||
+			reference(v).uid == "" && reference(v).name == c.Name && reference(v).namespace == c.Namespace)
 	switch {
 	case c.Status.Phase == corev1.ClaimBound && !mine:
 		return fmt.Sprintf("the volume %s is not for it", c.Spec.VolumeName)
@@ -306,7 +314,8 @@ func (b *bindings) waits(c *corev1.PersistentVolumeClaim) string {
 	late := of != nil && of.VolumeBindingMode != nil && *of.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	for _, name := range slices.Sorted(maps.Keys(b.volumes)) {
 		v := b.volumes[name]
-		reserved := reference(v).namespace == c.Namespace && reference(v).name == c.Name && (reference(v).uid == "" || reference(v).uid == string(c.UID))
+		reserved := reference(v).namespace == c.Namespace && reference(v).name == c.Name &&
+			(reference(v).uid == "" || reference(v).uid == string(c.UID))
 		switch {
 		case v.DeletionTimestamp != nil || !large(c, v):
 		case reserved:
@@ -322,7 +331,8 @@ func (b *bindings) waits(c *corev1.PersistentVolumeClaim) string {
 			}
 		}
 	}
-	if of == nil || strings.HasPrefix(of.Provisioner, "kubernetes.io/") || late && c.Annotations["volume.kubernetes.io/selected-node"] == "" {
+	if of == nil || strings.HasPrefix(of.Provisioner, "kubernetes.io/") ||
+		late && c.Annotations["volume.kubernetes.io/selected-node"] == "" {
 		return ""
 	}
 	if asked := c.Annotations["volume.kubernetes.io/storage-provisioner"]; asked != of.Provisioner {

@@ -22,7 +22,8 @@ func wants(name string, edits ...func(Object)) Object {
 
 func disk(name string, edits ...func(Object)) Object {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+		StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
 	}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}}
 	all(edits...)(v)
 	return v
@@ -65,7 +66,8 @@ func (s *scene) pair(claim, volume Object) (c, v Object) {
 func TestOneClaimPerVolume(t *testing.T) { // S32
 	run(t, OneClaimPerVolume(), []history{
 		{name: "PV-34 a pair", write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }},
-		{name: "PV-22 a volume that is reserved by name", write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v", isFor("a", "")))) }},
+		{name: "PV-22 a volume that is reserved by name",
+			write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v", isFor("a", "")))) }},
 		{name: "PV-44 a volume that a driver has made", write: func(s *scene) {
 			a := s.User().Create(wants("a"))
 			v := s.User().Create(disk("v", isFor("a", a.GetUID())))
@@ -78,7 +80,8 @@ func TestOneClaimPerVolume(t *testing.T) { // S32
 			s.Wait(time.Minute)
 			s.Manager().Edit(a, hasVolume("v"))
 		}, want: "is bound to the volume v, which is for"},
-		{name: "PV-20 there is no such volume", write: func(s *scene) { s.Manager().Edit(s.User().Create(wants("a")), hasVolume("v")) }, want: "which does not exist"},
+		{name: "PV-20 there is no such volume", write: func(s *scene) { s.Manager().Edit(s.User().Create(wants("a")), hasVolume("v")) },
+			want: "which does not exist"},
 		{name: "PV-26 another claim has the volume", write: func(s *scene) {
 			s.pair(s.User().Create(wants("a")), s.User().Create(disk("v")))
 			s.Manager().Edit(s.User().Create(wants("b")), hasVolume("v"))
@@ -160,16 +163,19 @@ func TestBindingsLast(t *testing.T) { // S34
 	}
 	run(t, BindingsLast(), []history{
 		{name: "nothing happens", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, annotate("x", "y")) }},
-		{name: "PV-24 the claim is Lost", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, claimPhase(corev1.ClaimLost)) }, want: "and says Lost now"},
+		{name: "PV-24 the claim is Lost", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, claimPhase(corev1.ClaimLost)) },
+			want: "and says Lost now"},
 		{name: "PV-25 a claim that a backup has brought is Lost", write: func(s *scene) {
 			s.User().Create(disk("v", isFor("a", "")))
-			a := s.User().Create(wants("a", hasVolume("v"), func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
+			a := s.User().Create(wants("a", hasVolume("v"),
+				func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
 			s.Wait(time.Minute)
 			s.Manager().Edit(a, claimPhase(corev1.ClaimLost))
 		}, want: "and says Lost now"},
 		{name: "PV-26 the volume that it brought is for another claim", write: func(s *scene) {
 			s.User().Create(disk("v", isFor("a", "x")))
-			a := s.User().Create(wants("a", hasVolume("v"), func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
+			a := s.User().Create(wants("a", hasVolume("v"),
+				func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
 			s.Wait(time.Minute)
 			s.Manager().Edit(a, claimPhase(corev1.ClaimLost))
 		}},
@@ -193,8 +199,11 @@ func TestBindingsLast(t *testing.T) { // S34
 			a, _ := begin(s)
 			s.Manager().Edit(a, func(o Object) { o.SetAnnotations(nil) })
 		}, want: "and says Bound now"},
-		{name: "PV-36 the volume is let go", write: func(s *scene) { _, v := begin(s); s.Manager().Edit(v, isFree) }, want: "the claim shop/a is bound to it"},
-		{name: "PV-36 the volume is Available", write: func(s *scene) { _, v := begin(s); s.Manager().Edit(v, diskPhase(corev1.VolumeAvailable)) }, want: "it is Available for"},
+		{name: "PV-36 the volume is let go", write: func(s *scene) { _, v := begin(s); s.Manager().Edit(v, isFree) },
+			want: "the claim shop/a is bound to it"},
+		{name: "PV-36 the volume is Available",
+			write: func(s *scene) { _, v := begin(s); s.Manager().Edit(v, diskPhase(corev1.VolumeAvailable)) },
+			want:  "it is Available for"},
 		{name: "a user lets it go", write: func(s *scene) { _, v := begin(s); s.User().Edit(v, isFree) }},
 	})
 }
@@ -202,7 +211,8 @@ func TestBindingsLast(t *testing.T) { // S34
 func TestWhatCanBeBoundIsBound(t *testing.T) { // S35
 	settled := Options{Settled: true, Unhindered: true, Binds: true}
 	aClass := func(provisioner string, mode storagev1.VolumeBindingMode, annotations ...string) *storagev1.StorageClass {
-		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}}, Provisioner: provisioner, VolumeBindingMode: &mode}
+		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}},
+			Provisioner: provisioner, VolumeBindingMode: &mode}
 		for _, a := range annotations {
 			c.Annotations[a] = "true"
 		}
@@ -217,13 +227,15 @@ func TestWhatCanBeBoundIsBound(t *testing.T) { // S35
 	}
 	same := func(Object) {}
 	run(t, WhatCanBeBoundIsBound(), []history{
-		{name: "PV-34 a pair is bound", options: settled, write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }},
+		{name: "PV-34 a pair is bound", options: settled,
+			write: func(s *scene) { s.pair(s.User().Create(wants("a")), s.User().Create(disk("v"))) }},
 		{name: "PV-31 a volume fits", options: settled, write: both(same), want: "Pending: the volume v is free and fits"},
 		{name: "PV-31 nobody binds", write: both(same)},
 		{name: "PV-29 it is too small", options: settled, write: both(same, func(o Object) {
 			o.(*corev1.PersistentVolume).Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 		})},
-		{name: "PV-31 it has another class", options: settled, write: both(same, func(o Object) { o.(*corev1.PersistentVolume).Spec.StorageClassName = "x" })},
+		{name: "PV-31 it has another class", options: settled,
+			write: both(same, func(o Object) { o.(*corev1.PersistentVolume).Spec.StorageClassName = "x" })},
 		{name: "PV-31 it is not selected", options: settled, write: both(func(o Object) {
 			o.(*corev1.PersistentVolumeClaim).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"color": "red"}}
 		})},
@@ -231,7 +243,9 @@ func TestWhatCanBeBoundIsBound(t *testing.T) { // S35
 			o.(*corev1.PersistentVolumeClaim).Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		})},
 		{name: "PV-30 it is reserved", options: settled, write: both(same, isFor("a", "")), want: "the volume v is reserved for it"},
-		{name: "PV-22 it is named", options: settled, write: both(func(o Object) { o.(*corev1.PersistentVolumeClaim).Spec.VolumeName = "v" }), want: "the volume v that it names is free"},
+		{name: "PV-22 it is named", options: settled,
+			write: both(func(o Object) { o.(*corev1.PersistentVolumeClaim).Spec.VolumeName = "v" }),
+			want:  "the volume v that it names is free"},
 		{name: "PV-32 a pod is waited for", options: settled, write: func(s *scene) {
 			s.User().Create(aClass("d", wait))
 			both(same)(s)
@@ -266,7 +280,8 @@ func TestWhatCanBeBoundIsBound(t *testing.T) { // S35
 			b := s.User().Create(wants("b", func(o Object) { o.SetDeletionTimestamp(&metav1.Time{Time: s.Now}) }))
 			s.User().Edit(v, isFor("b", b.GetUID()))
 		}, want: "the volume v is not for it"},
-		{name: "PV-36 a free volume says so", options: settled, write: func(s *scene) { s.User().Create(disk("v", diskPhase(corev1.VolumePending))) }, want: "Pending: it is for nobody"},
+		{name: "PV-36 a free volume says so", options: settled,
+			write: func(s *scene) { s.User().Create(disk("v", diskPhase(corev1.VolumePending))) }, want: "Pending: it is for nobody"},
 		{name: "PV-36 so does one that is reserved", options: settled, write: func(s *scene) {
 			s.User().Create(disk("v", isFor("a", ""), diskPhase(corev1.VolumeReleased)))
 		}, want: "it is reserved, and nothing more"},

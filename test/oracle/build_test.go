@@ -40,7 +40,8 @@ func aDeployment(replicas int32) *appsv1.Deployment {
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: podTemplate("a"),
 		RevisionHistoryLimit: pointer[int32](1), ProgressDeadlineSeconds: pointer[int32](600),
 		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 	}}
 }
 
@@ -140,9 +141,11 @@ func status(replicas, ready, available int32) func(Object) {
 	return func(o Object) {
 		switch o := o.(type) {
 		case *appsv1.ReplicaSet:
-			o.Status = appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ReadyReplicas: ready, AvailableReplicas: available, ObservedGeneration: o.Generation}
+			o.Status = appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ReadyReplicas: ready,
+				AvailableReplicas: available, ObservedGeneration: o.Generation}
 		case *appsv1.Deployment:
-			o.Status.Replicas, o.Status.UpdatedReplicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas = replicas, replicas, ready, available
+			o.Status.Replicas, o.Status.UpdatedReplicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas = replicas, replicas, ready,
+				available
 			o.Status.ObservedGeneration = o.Generation
 		}
 	}
@@ -178,11 +181,13 @@ func annotate(key, value string) func(Object) {
 }
 
 func aNode() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 }
 
 func aLease(holder string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 }
 
 func holds(holder string) func(Object) {
@@ -190,8 +195,9 @@ func holds(holder string) func(Object) {
 }
 
 func aService() *corev1.Service {
-	s := &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ClusterIP: "10.1.0.1",
-		Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80), Protocol: corev1.ProtocolTCP}}}}
+	s := &corev1.Service{ObjectMeta: named("web"),
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ClusterIP: "10.1.0.1",
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80), Protocol: corev1.ProtocolTCP}}}}
 	return s
 }
 

@@ -181,8 +181,9 @@ type judge struct {
 
 // Count says on how many occasions an oracle had to ask whether its rule was kept. Each occasion counts once.
 type Count struct {
-	Judged  int // what happened was compared with the rule, and no exemption made a difference
-	Excused int // an exemption that the oracle names decided: the rule was not asked, or is kept only because of a bound that the exemption widens
+	Judged int // what happened was compared with the rule, and no exemption made a difference
+	// an exemption that the oracle names decided: the rule was not asked, or is kept only because of a bound that the exemption widens
+	Excused int
 }
 
 // Counts are the counts of oracles, by ID.

@@ -147,17 +147,22 @@ func essence(o Object, names map[types.UID]string) any {
 		for _, c := range o.Status.Conditions {
 			conditions = append(conditions, fmt.Sprint(c.Type, c.Status, c.Reason))
 		}
-		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": sorted(conditions), "observed": o.Status.ObservedGeneration == o.Generation,
-			"counts": []any{o.Status.Replicas, o.Status.FullyLabeledReplicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.TerminatingReplicas}}
+		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": sorted(conditions),
+			"observed": o.Status.ObservedGeneration == o.Generation,
+			"counts": []any{o.Status.Replicas, o.Status.FullyLabeledReplicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas,
+				o.Status.TerminatingReplicas}}
 	case *appsv1.Deployment:
 		s := o.Status
-		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": strings.Split(conditions(o), ", "), "observed": s.ObservedGeneration == o.Generation,
-			"collisions": s.CollisionCount,
-			"counts":     []any{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, s.TerminatingReplicas}}
+		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": strings.Split(conditions(o), ", "),
+			"observed": s.ObservedGeneration == o.Generation, "collisions": s.CollisionCount,
+			"counts": []any{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas,
+				s.TerminatingReplicas}}
 	case *appsv1.DaemonSet:
 		s := o.Status
-		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "collisions": s.CollisionCount,
-			"counts": []any{s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberAvailable, s.NumberMisscheduled}}
+		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation,
+			"collisions": s.CollisionCount,
+			"counts": []any{s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberAvailable,
+				s.NumberMisscheduled}}
 	case *batchv1.Job:
 		maskSelector(o.Spec.Selector)
 		o.Spec.Template.Labels = maskedLabels(o.Spec.Template.Labels)
@@ -169,10 +174,12 @@ func essence(o Object, names map[types.UID]string) any {
 			"counts": []any{o.Status.Active, o.Status.Succeeded, o.Status.Failed, o.Status.Ready, o.Status.Terminating}}
 	case *appsv1.StatefulSet:
 		s := o.Status
-		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "updated": s.CurrentRevision == s.UpdateRevision,
-			"counts": []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas}}
+		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation,
+			"updated": s.CurrentRevision == s.UpdateRevision,
+			"counts":  []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas}}
 	case *corev1.PersistentVolume:
-		return map[string]any{"finalizers": o.GetFinalizers(), "deleting": o.GetDeletionTimestamp() != nil, "class": o.Spec.StorageClassName, "phase": o.Status.Phase}
+		return map[string]any{"finalizers": o.GetFinalizers(), "deleting": o.GetDeletionTimestamp() != nil,
+			"class": o.Spec.StorageClassName, "phase": o.Status.Phase}
 	case *corev1.PersistentVolumeClaim:
 		return map[string]any{"meta": meta, "class": o.Spec.StorageClassName, "phase": o.Status.Phase, "bound": o.Spec.VolumeName != ""}
 	case *corev1.Service:

@@ -63,8 +63,10 @@ func TestDiffOfSlices(t *testing.T) { // L2
 		slice.GenerateName = "web-"
 		slice.Endpoints[0].Conditions.Ready = &up
 		s.Manager().Create(slice)
-		mirrored := aSlice(fmt.Sprint("hand-", others), "endpointslicemirroring-controller.k8s.io", pod) // the original's have no generateName
-		mirrored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Endpoints", Name: "hand", UID: "u-hand", Controller: ptr.To(true)}}
+		// the original's have no generateName
+		mirrored := aSlice(fmt.Sprint("hand-", others), "endpointslicemirroring-controller.k8s.io", pod)
+		mirrored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Endpoints", Name: "hand", UID: "u-hand",
+			Controller: ptr.To(true)}}
 		s.Manager().Create(mirrored)
 		return Final(&s.History)
 	}
@@ -82,10 +84,12 @@ func TestDiffOfOtherWorkloads(t *testing.T) { // L2
 		labels := func() map[string]string {
 			return map[string]string{batchv1.ControllerUidLabel: namespace + "-uid", "controller-uid": namespace + "-uid", "app": "sum"}
 		}
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sum", UID: types.UID(namespace + "-uid"), Labels: labels()}}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sum", UID: types.UID(namespace + "-uid"),
+			Labels: labels()}}
 		job.Spec.Selector, job.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels()}, labels()
 		job.Status.Succeeded = succeeded
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-" + namespace, GenerateName: "agent-", UID: types.UID(namespace),
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-" + namespace, GenerateName: "agent-",
+			UID:    types.UID(namespace),
 			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: namespace}}}
 		pod.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": namespace + "-000"}
 		return []Object{job, pod}

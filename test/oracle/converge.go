@@ -139,7 +139,8 @@ func (w *world) unsettledPods(s *set) string {
 		}
 	}
 	have := want
-	have.replicas, have.labeled, have.ready, have.available = s.Status.Replicas, s.Status.FullyLabeledReplicas, s.Status.ReadyReplicas, s.Status.AvailableReplicas
+	have.replicas, have.labeled, have.ready, have.available = s.Status.Replicas, s.Status.FullyLabeledReplicas, s.Status.ReadyReplicas,
+		s.Status.AvailableReplicas
 	if have != want {
 		return fmt.Sprintf("status has %+v, and there are %+v", have, want)
 	}
@@ -206,7 +207,8 @@ func (w *world) untrueOf(d *deployment, sets []*set) string {
 	if current := oldest(sets, d.template()); current != nil {
 		want.updated = current.Status.Replicas
 		if _, ok := revisionOf(current); ok && d.Annotations[revisionAnnotation] != current.Annotations[revisionAnnotation] {
-			return fmt.Sprintf("has revision %q, and %s has %q", d.Annotations[revisionAnnotation], current.Name, current.Annotations[revisionAnnotation])
+			return fmt.Sprintf("has revision %q, and %s has %q", d.Annotations[revisionAnnotation], current.Name,
+				current.Annotations[revisionAnnotation])
 		}
 	}
 	s := d.Status
@@ -279,7 +281,8 @@ func (w *world) unsettledSizes(d *deployment) string {
 		pods += max(s.size(), int32(s.active))
 	}
 	if current.size() < replicas && pods < replicas+surge {
-		return fmt.Sprintf("%s has size %d of %d, and there is room for more: %d of %d", current.Name, current.size(), replicas, pods, replicas+surge)
+		return fmt.Sprintf("%s has size %d of %d, and there is room for more: %d of %d", current.Name, current.size(), replicas, pods,
+			replicas+surge)
 	}
 	least := replicas - unavailable
 	here := w.availableIn(current)
@@ -292,7 +295,8 @@ func (w *world) unsettledSizes(d *deployment) string {
 	}
 	for _, s := range old {
 		if s.size() > w.availableIn(s) || s.size() > 0 && all > least {
-			return fmt.Sprintf("%s has size %d, %d available, and could be lowered: %d are available in all, and %d must be", s.Name, s.size(), w.availableIn(s), all, least)
+			return fmt.Sprintf("%s has size %d, %d available, and could be lowered: %d are available in all, and %d must be", s.Name,
+				s.size(), w.availableIn(s), all, least)
 		}
 	}
 	return ""
@@ -322,7 +326,8 @@ func (w *world) incomplete(d *deployment) string {
 	case current == nil:
 		return "no ReplicaSet has the present template"
 	case s.Replicas != replicas || s.UpdatedReplicas != replicas || s.AvailableReplicas != replicas:
-		return fmt.Sprintf("of %d replicas %d are there, %d updated, %d available", replicas, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
+		return fmt.Sprintf("of %d replicas %d are there, %d updated, %d available", replicas, s.Replicas, s.UpdatedReplicas,
+			s.AvailableReplicas)
 	}
 	for _, old := range w.old(d, current) {
 		if old.size() > 0 {
@@ -377,7 +382,8 @@ func (j *judge) unexplained(d *deployment) string {
 		return ""
 	case missing == "" && deadline == math.MaxInt32:
 		return ""
-	case missing == "" && (progressing == nil || progressing.Status != corev1.ConditionTrue || progressing.Reason != "NewReplicaSetAvailable"):
+	case missing == "" &&
+		(progressing == nil || progressing.Status != corev1.ConditionTrue || progressing.Reason != "NewReplicaSetAvailable"):
 		return "complete, and does not say so"
 	case missing == "" || progressing != nil && progressing.Status == corev1.ConditionFalse:
 		return ""

@@ -13,7 +13,8 @@ import (
 // refusedSet is a ReplicaSet without its pod that says that it could not be created.
 func refusedSet(s *scene) {
 	s.Manager().Edit(s.User().Create(aSet(nil, "a", 1)), all(observe, func(o Object) {
-		o.(*appsv1.ReplicaSet).Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}
+		o.(*appsv1.ReplicaSet).Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure,
+			Status: corev1.ConditionTrue}}
 	}))
 }
 
@@ -43,7 +44,8 @@ func TestEndsAtAFixpoint(t *testing.T) { // L1
 			s.Manager().Edit(s.User().Create(aSet(nil, "a", 1)), observe)
 		}, options: settled, want: "0 active pods of 1"},
 		{name: "a pod is missing, and the set says why", write: refusedSet, options: settled},
-		{name: "a pod is missing for a reason that is over", write: refusedSet, options: Options{Settled: true, Unhindered: true}, want: "given up"},
+		{name: "a pod is missing for a reason that is over", write: refusedSet, options: Options{Settled: true, Unhindered: true},
+			want: "given up"},
 		{name: "the set's status lies", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.up(set, 1)
@@ -106,15 +108,19 @@ func TestEndsAtAFixpoint(t *testing.T) { // L1
 		{name: "a missing ReplicaSet for a reason that is over", write: func(s *scene) { timedOut(s) },
 			options: Options{Settled: true, Unhindered: true}, want: "no ReplicaSet has the present template"},
 		{name: "a status that counts a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 1) }, options: settled},
-		{name: "a status that does not count a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 0) }, options: settled},
-		{name: "a status that counts more than a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 2) }, options: settled, want: "its ReplicaSets"},
+		{name: "a status that does not count a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 0) },
+			options: settled},
+		{name: "a status that counts more than a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 2) },
+			options: settled, want: "its ReplicaSets"},
 		{name: "Endpoints that lack a pod", write: func(s *scene) {
 			_, set, _ := settledScene(s)
 			_ = set
 			s.User().Edit(s.Revisions[6].Object, func(o Object) { o.(*corev1.Endpoints).Subsets = nil })
 		}, options: settled, want: "1 differences: expected"},
-		{name: "Endpoints without a Service", write: func(s *scene) { s.User().Create(someEndpoints()) }, options: settled, want: "left over"},
-		{name: "a Service without Endpoints", write: func(s *scene) { s.User().Create(aService()) }, options: settled, want: "no Endpoints"},
+		{name: "Endpoints without a Service", write: func(s *scene) { s.User().Create(someEndpoints()) }, options: settled,
+			want: "left over"},
+		{name: "a Service without Endpoints", write: func(s *scene) { s.User().Create(aService()) }, options: settled,
+			want: "no Endpoints"},
 		{name: "an orphan", write: func(s *scene) {
 			set := s.Manager().Edit(s.User().Create(aSet(nil, "a", 0)), observe)
 			p := s.aPod(set)
@@ -143,7 +149,8 @@ func TestDeploymentsComplete(t *testing.T) { // L3
 		}, options: settled, want: "complete, and does not say so"},
 		{name: "timed out", write: stuck("ProgressDeadlineExceeded", "False", time.Hour), options: settled},
 		{name: "within the deadline", write: stuck("ReplicaSetUpdated", "True", time.Minute), options: settled},
-		{name: "beyond the deadline", write: stuck("ReplicaSetUpdated", "True", time.Hour), options: settled, want: "its deadline has passed"},
+		{name: "beyond the deadline", write: stuck("ReplicaSetUpdated", "True", time.Hour), options: settled,
+			want: "its deadline has passed"},
 		{name: "done, and has lost pods since (DEP-75)", write: stuck("NewReplicaSetAvailable", "True", time.Hour), options: settled},
 		{name: "says that the rollout is done, in the middle of one", write: func(s *scene) {
 			d, _, _ := settledScene(s)
@@ -158,7 +165,8 @@ func TestDeploymentsComplete(t *testing.T) { // L3
 		{name: "ReplicaFailure that no set has", write: func(s *scene) {
 			d, _, _ := settledScene(s)
 			s.Manager().Edit(d, func(o Object) {
-				o.(*appsv1.Deployment).Status.Conditions = append(o.(*appsv1.Deployment).Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: "True"})
+				o.(*appsv1.Deployment).Status.Conditions = append(o.(*appsv1.Deployment).Status.Conditions,
+					appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: "True"})
 			})
 		}, options: settled, want: "no ReplicaSet does"},
 	})

@@ -15,8 +15,10 @@ type Coverage struct {
 // Problems says which writes of the manager the history does not show; there are none in one that can be judged.
 func (c Coverage) Problems() (all []string) {
 	for _, q := range c.Lost {
-		all = append(all, fmt.Sprintf("no revision shows the %s of %s %s/%s%s that %s was answered with %d, version %d", q.Verb, q.Resource, q.Namespace, q.Name,
-			suffix(q.Subresource), q.UserAgent, q.Code, q.Version))
+		all = append(all,
+			fmt.Sprintf("no revision shows the %s of %s %s/%s%s that %s was answered with %d, version %d", q.Verb, q.Resource, q.Namespace,
+				q.Name,
+				suffix(q.Subresource), q.UserAgent, q.Code, q.Version))
 	}
 	return all
 }

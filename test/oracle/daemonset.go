@@ -74,11 +74,14 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 	since := j.lag(r, Pod, Node, DaemonSet)
 	name := meantFor(p.Pod)
 	n := j.nodes[name]
-	needless := n == nil || !active(p.Pod) || !runsOn(d, n) || !available(p.Pod, d.Spec.MinReadySeconds, j.now) || len(j.availableOn(d, name)) > 1
+	needless := n == nil || !active(p.Pod) || !runsOn(d, n) || !available(p.Pod, d.Spec.MinReadySeconds, j.now) ||
+		len(j.availableOn(d, name)) > 1
 	changed := func(node string) bool { // so lately that the manager may not know: an available pod was lost, or the node is another
-		return !t.lost[d.UID][node].IsZero() && !t.lost[d.UID][node].Before(since) || !t.nodes[node].IsZero() && !t.nodes[node].Before(since)
+		return !t.lost[d.UID][node].IsZero() && !t.lost[d.UID][node].Before(since) ||
+			!t.nodes[node].IsZero() && !t.nodes[node].Before(since)
 	}
-	fresh := !p.ready.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second).Before(since) // the manager may not know that it is available
+	// the manager may not know that it is available
+	fresh := !p.ready.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second).Before(since)
 	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || changed(name)
 	if j.judges(excused); excused {
 		return
@@ -122,7 +125,8 @@ type daemonSpec struct {
 }
 
 func newDaemonTimes(w *world) *daemonTimes {
-	return &daemonTimes{w, map[types.UID]daemonSpec{}, map[string]time.Time{}, map[types.UID]map[string]time.Time{}, map[types.UID]time.Time{}}
+	return &daemonTimes{w, map[types.UID]daemonSpec{}, map[string]time.Time{}, map[types.UID]map[string]time.Time{},
+		map[types.UID]time.Time{}}
 }
 
 // note takes note of a revision. The world is as it is after it.
@@ -137,7 +141,8 @@ func (t *daemonTimes) note(r *revision) {
 		if before := t.specs[o.UID]; before.generation != o.Generation {
 			old, ok := r.old.(*appsv1.DaemonSet)
 			open := ok && old.Status.ObservedGeneration < before.generation
-			t.specs[o.UID] = daemonSpec{o.Generation, t.now, ok && (surges(old) || before.surged && open), !ok || moved(old, o) || before.moved && open}
+			t.specs[o.UID] = daemonSpec{o.Generation, t.now, ok && (surges(old) || before.surged && open), !ok || moved(old, o) ||
+				before.moved && open}
 		}
 	case *corev1.Pod:
 		t.notePod(r, o)
@@ -157,7 +162,8 @@ func (t *daemonTimes) notePod(r *revision, o *corev1.Pod) {
 	}
 	ref, owned := controller(old)
 	d, _ := t.daemonSetOf(ref.UID)
-	if owned && d != nil && active(old) && available(old, d.Spec.MinReadySeconds, t.now) && (r.Type == Deleted || !active(o) || !ready(o) || !sameController(old, o)) {
+	if owned && d != nil && active(old) && available(old, d.Spec.MinReadySeconds, t.now) &&
+		(r.Type == Deleted || !active(o) || !ready(o) || !sameController(old, o)) {
 		if t.lost[d.UID] == nil {
 			t.lost[d.UID] = map[string]time.Time{}
 		}
@@ -220,9 +226,12 @@ func runsOn(d *appsv1.DaemonSet, n *corev1.Node) bool {
 		return false
 	}
 	always := map[corev1.Taint]bool{
-		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}: true, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}: true,
-		{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}: true, {Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}: true,
-		{Key: corev1.TaintNodePIDPressure, Effect: corev1.TaintEffectNoSchedule}: true, {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}: true,
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}:            true,
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}:         true,
+		{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}:       true,
+		{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}:     true,
+		{Key: corev1.TaintNodePIDPressure, Effect: corev1.TaintEffectNoSchedule}:        true,
+		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}:      true,
 		{Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule}: spec.HostNetwork,
 	}
 	counts := func(t *corev1.Taint) bool {

@@ -15,9 +15,10 @@ import (
 func aDaemonSet(surge, unavailable int) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: named("agent"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: podTemplate("a"),
-		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{
-			MaxSurge: ptr.To(intstr.FromInt(surge)), MaxUnavailable: ptr.To(intstr.FromInt(unavailable)),
-		}},
+		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{
+				MaxSurge: ptr.To(intstr.FromInt(surge)), MaxUnavailable: ptr.To(intstr.FromInt(unavailable)),
+			}},
 	}}
 }
 
@@ -25,9 +26,12 @@ func aDaemonSet(surge, unavailable int) *appsv1.DaemonSet {
 func (s *scene) daemonPod(d Object, node string) *corev1.Pod {
 	s.n++
 	p := &corev1.Pod{ObjectMeta: named(fmt.Sprint("agent-", s.n)), Status: corev1.PodStatus{Phase: corev1.PodPending}}
-	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}}}},
-	}}}
+	p.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name",
+				Operator: "In",
+				Values:   []string{node}}}}},
+		}}}
 	ownedBy(p, DaemonSet, d)
 	return p
 }
@@ -50,7 +54,8 @@ func runOn(node string) func(Object) {
 	return func(o Object) {
 		p := o.(*corev1.Pod)
 		p.Spec.NodeName = node
-		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	}
 }
 
@@ -136,11 +141,12 @@ func TestDaemonSetsStayAvailable(t *testing.T) { // S21
 			s.Manager().Create(s.daemonPod(d, "n1"))
 			s.Manager().Delete(pods[0])
 		}, want: "1 of 2 nodes are left"},
-		{name: "DS-63 with a surge, beside a new one of which the manager does not know yet that it is not ready any more", write: func(s *scene) {
-			d, pods := s.spread(aDaemonSet(1, 0), "n1", "n2")
-			s.User().Edit(s.User().Edit(s.Manager().Create(s.daemonPod(d, "n1")), runOn("n1")), unreadyNow)
-			s.Manager().Delete(pods[0])
-		}},
+		{name: "DS-63 with a surge, beside a new one of which the manager does not know yet that it is not ready any more",
+			write: func(s *scene) {
+				d, pods := s.spread(aDaemonSet(1, 0), "n1", "n2")
+				s.User().Edit(s.User().Edit(s.Manager().Create(s.daemonPod(d, "n1")), runOn("n1")), unreadyNow)
+				s.Manager().Delete(pods[0])
+			}},
 		{name: "DS-63 with a surge, beside a new one that is not ready any more", write: func(s *scene) {
 			d, pods := s.spread(aDaemonSet(1, 0), "n1", "n2")
 			s.User().Edit(s.User().Edit(s.Manager().Create(s.daemonPod(d, "n1")), runOn("n1")), unreadyNow)

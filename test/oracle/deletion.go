@@ -24,5 +24,6 @@ func (w *world) garbage(o Object) bool {
 // garbage collector, the namespace controller, or taint eviction, which marks the pods that it deletes (S27 judges that).
 func (w *world) others(p *pod) bool {
 	node := w.nodes[p.Spec.NodeName]
-	return w.garbage(p) || marked(p.Pod) || node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+	return w.garbage(p) || marked(p.Pod) ||
+		node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }

@@ -191,5 +191,6 @@ func (j *judge) evicted(r *revision, old, b *policyv1.PodDisruptionBudget, t *bu
 	if j.judges(excused); excused || left >= t.desired {
 		return
 	}
-	j.report(r, nil, "the eviction of %v leaves %d healthy pods of the %d that are asked for; the status said %+v", granted, left, t.desired, old.Status)
+	j.report(r, nil, "the eviction of %v leaves %d healthy pods of the %d that are asked for; the status said %+v", granted, left,
+		t.desired, old.Status)
 }

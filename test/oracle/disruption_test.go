@@ -94,7 +94,8 @@ func TestEvictionsRespectBudgets(t *testing.T) { // S24
 			s.User().Edit(pods[2], unready)
 			s.Wait(time.Minute)
 			s.evict(b, pods[0])
-		}, options: Options{Outages: []Outage{Blackout(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 3, 0, 0, time.UTC))}}},
+		}, options: Options{Outages: []Outage{
+			Blackout(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 3, 0, 0, time.UTC))}}},
 		{name: "more pods are asked for long before", write: func(s *scene) {
 			b, pods := begin(s)
 			s.Manager().Edit(s.User().Edit(s.find(ReplicaSet), size(4)), observe)

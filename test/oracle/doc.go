@@ -1,8 +1,8 @@
-// Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc, garbagecollector, namespace, job, statefulset and disruption
-// work on, and, where there is one,
-// the API server's audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
-// manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
+// Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that the
+// controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc, garbagecollector, namespace, job, statefulset and
+// disruption work on, and, where there is one, the API server's audit log, and reports each revision at which the manager broke a rule.
+// It looks at all revisions, not at samples. It knows no manager in particular and shares no code with ours, so that a mistake in our
+// code cannot be one of the oracles, too.
 //
 // # Histories
 //
@@ -70,21 +70,26 @@
 //	S12  PodGCFollowsItsRules: podgc removes only what one of its rules names, in the right order
 //	S13  NoWriteWithoutLease: no write by a manager that does not hold the lease
 //	S14  QuietAtRest: nothing of any kind is written after a time of quiet; no update without a change
-//	S15  SlicesHaveEachPodOnce: endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
-//	S16  OnlyGarbageIsCollected: the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
-//	S17  NamespacesEndEmpty: a namespace is released late enough, empty, and after a round that has listed everything; nothing is stored in it afterwards
+//	S15  SlicesHaveEachPodOnce: endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag;
+//	     slices of others untouched
+//	S16  OnlyGarbageIsCollected: the garbage collector deletes only what no owner holds, once; owners that wait go after their
+//	     dependents; orphans stay
+//	S17  NamespacesEndEmpty: a namespace is released late enough, empty, and after a round that has listed everything; nothing is
+//	     stored in it afterwards
 //	S18  JobsCountEachPodOnce: a Job counts each pod that ends once; the pod keeps its finalizer until then
 //	S19  NoPodBeyondParallelism: a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
 //	S20  OneDaemonPodPerNode: a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
 //	S21  DaemonSetsStayAvailable: a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
-//	S22  StatefulSetsKeepOrder: a StatefulSet has one pod for each identity, creates and deletes them in order, and updates no more than maxUnavailable
+//	S22  StatefulSetsKeepOrder: a StatefulSet has one pod for each identity, creates and deletes them in order, and updates no more
+//	     than maxUnavailable
 //	S23  ClaimsFollowRetention: claims get the owners that the retention policy names, and none is deleted otherwise
 //	S24  EvictionsRespectBudgets: no eviction leaves a budget with fewer healthy pods than it asks for
 //	S25  QuotasHold: no object is admitted above the hard limit of a quota, of numbers, resources and storage
 //	S26  OneRangePerNode: no manager gives a node a range of addresses that another node has, or another range than it has
 //	S27  NoEvictionBeforeItsTime: no pod is marked, deleted or evicted for the taints of its node before its time is over
 //	S28  NoUnknownBeforeTheGracePeriod: no node is declared Unknown before it has been silent for its grace period
-//	S29  StorageIsProtectedWhileUsed: claims of ephemeral volumes belong to their pods; classes, claims and volumes lose their finalizer when nobody uses them
+//	S29  StorageIsProtectedWhileUsed: claims of ephemeral volumes belong to their pods; classes, claims and volumes lose their
+//	     finalizer when nobody uses them
 //	S30  OneNodePerExclusiveVolume: no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation
 //	S31  NoDetachWhileUsed: no volume is detached that its node, which lives, lists or has in use
 //	S32  OneClaimPerVolume: a volume has one claim, and a claim one volume

@@ -23,7 +23,8 @@ const overCapacity = "endpoints.kubernetes.io/over-capacity"
 // Endpoints is L1.
 func EndpointsAreReadyPods() Oracle {
 	return Oracle{"S11", "ready addresses are ready pods", func(j *judge) hooks {
-		e := &addresses{judge: j, pods: map[types.UID][]state[*corev1.Pod]{}, services: map[string][]state[*corev1.Service]{}, users: map[types.UID]map[string]bool{}}
+		e := &addresses{judge: j, pods: map[types.UID][]state[*corev1.Pod]{}, services: map[string][]state[*corev1.Service]{},
+			users: map[types.UID]map[string]bool{}}
 		return hooks{before: func(*revision) { e.expire(j.now) }, after: e.after, end: func() { e.expire(j.now) }}
 	}}
 }
@@ -191,7 +192,8 @@ func (e *addresses) written(r *revision, o *corev1.Endpoints) {
 	}
 	for uid, ip := range readyAddresses(o) {
 		if before[uid] != ip && !e.valid(r.key, uid, ip, e.start(r.author)) {
-			e.report(r, e.about(r.key, uid), "the ready address %s of pod %s: no such pod was ready and selected within %v", ip, uid, e.o.EndpointsLag)
+			e.report(r, e.about(r.key, uid), "the ready address %s of pod %s: no such pod was ready and selected within %v", ip, uid,
+				e.o.EndpointsLag)
 			break
 		}
 	}
@@ -253,7 +255,8 @@ func (e *addresses) candidates(o *corev1.Endpoints, start time.Time) (least, mos
 // numbered reports whether each pod has all ports, because they are given by number.
 func numbered(services []state[*corev1.Service]) bool {
 	return !slices.ContainsFunc(services, func(s state[*corev1.Service]) bool {
-		return s.object == nil || len(s.object.Spec.Ports) == 0 || slices.ContainsFunc(s.object.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.StrVal != "" })
+		return s.object == nil || len(s.object.Spec.Ports) == 0 ||
+			slices.ContainsFunc(s.object.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.StrVal != "" })
 	})
 }
 
@@ -279,7 +282,8 @@ func (e *addresses) expire(now time.Time) {
 		e.judges(false)
 		ip := addressOf(o, d.pod)
 		if !e.valid(d.endpoints, d.pod, ip, d.since) {
-			e.reportEnd(Endpoints, d.endpoints, e.about(d.endpoints, d.pod), "the ready address %s of pod %s is there since %v, for more than %v, without a ready pod that is selected",
+			e.reportEnd(Endpoints, d.endpoints, e.about(d.endpoints, d.pod),
+				"the ready address %s of pod %s is there since %v, for more than %v, without a ready pod that is selected",
 				ip, d.pod, d.since.UTC().Format(time.TimeOnly), e.o.EndpointsLag)
 		}
 	}

@@ -33,7 +33,8 @@ func TestEndpointsAreReadyPods(t *testing.T) { // S11
 			_, pod, _ := serving(s)
 			stranger := pod.DeepCopyObject().(Object)
 			stranger.SetUID("stranger")
-			s.Manager().Edit(s.Revisions[len(s.Revisions)-1].Object, func(o Object) { *o.(*corev1.Endpoints) = *withMeta(o, someEndpoints(stranger)) })
+			s.Manager().Edit(s.Revisions[len(s.Revisions)-1].Object,
+				func(o Object) { *o.(*corev1.Endpoints) = *withMeta(o, someEndpoints(stranger)) })
 		}, want: "no such pod was ready and selected"},
 		{name: "another address than the pod's", write: func(s *scene) {
 			_, pod, endpoints := serving(s)
@@ -70,7 +71,8 @@ func TestEndpointsAreReadyPods(t *testing.T) { // S11
 			s.Manager().Edit(endpoints, func(o Object) { o.(*corev1.Endpoints).Subsets = nil })
 			s.Wait(time.Minute)
 			s.User().Create(aNode())
-		}, options: Options{Outages: []Outage{Blackout(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC))}}},
+		}, options: Options{Outages: []Outage{
+			Blackout(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC))}}},
 		{name: "no longer selected", write: func(s *scene) {
 			service, _, _ := serving(s)
 			s.User().Edit(service, func(o Object) { o.(*corev1.Service).Spec.Selector = map[string]string{"app": "other"} })

@@ -105,12 +105,14 @@ func (s *sliceJudge) look() {
 
 // expire reports the problems that have been there for longer than the lag.
 func (s *sliceJudge) expire(*revision) {
-	start := s.outages.of("", resources[Pod], resources[Service], resources[EndpointSlice], resources[Node], resources[Lease]).before(s.now, s.o.EndpointsLag)
+	start := s.outages.of("", resources[Pod], resources[Service], resources[EndpointSlice], resources[Node], resources[Lease]).before(s.now,
+		s.o.EndpointsLag)
 	for _, key := range slices.Sorted(maps.Keys(s.since)) {
 		for _, problem := range slices.Sorted(maps.Keys(s.since[key])) {
 			if since := s.since[key][problem]; since.Before(start) && since.After(epoch) {
 				s.judges(false)
-				s.reportEnd(Service, key, []string{Service + "/" + key}, "%s since %s, for more than %v", problem, since.UTC().Format(time.TimeOnly), s.o.EndpointsLag)
+				s.reportEnd(Service, key, []string{Service + "/" + key}, "%s since %s, for more than %v", problem,
+					since.UTC().Format(time.TimeOnly), s.o.EndpointsLag)
 				delete(s.since[key], problem)
 			}
 		}
@@ -168,7 +170,8 @@ func (s *sliceJudge) wrongEndpoint(service *corev1.Service, e *discoveryv1.Endpo
 		return "its addresses are others"
 	}
 	up := service.Spec.PublishNotReadyAddresses || ready(p.Pod) && p.DeletionTimestamp == nil
-	if ptr.Deref(e.Conditions.Ready, true) != up || ptr.Deref(e.Conditions.Serving, true) != ready(p.Pod) || ptr.Deref(e.Conditions.Terminating, false) != (p.DeletionTimestamp != nil) {
+	if ptr.Deref(e.Conditions.Ready, true) != up || ptr.Deref(e.Conditions.Serving, true) != ready(p.Pod) ||
+		ptr.Deref(e.Conditions.Terminating, false) != (p.DeletionTimestamp != nil) {
 		return "its conditions are others"
 	}
 	return ""
@@ -187,7 +190,8 @@ func mayBeIn(service *corev1.Service, p *corev1.Pod, family discoveryv1.AddressT
 }
 
 func selectsPod(service *corev1.Service, p *corev1.Pod) bool {
-	return hasEndpoints(service) && service.Namespace == p.Namespace && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.Labels))
+	return hasEndpoints(service) && service.Namespace == p.Namespace &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.Labels))
 }
 
 // addressesOf are a pod's addresses of a family.

@@ -44,7 +44,8 @@ func TestSlicesHaveEachPodOnce(t *testing.T) { // S15
 	}
 	run(t, SlicesHaveEachPodOnce(), []history{
 		{name: "all is well", write: func(s *scene) { serving(s, 2); later(s, time.Minute) }},
-		{name: "a pod is missing for too long", write: func(s *scene) { serving(s, 1); later(s, time.Minute) }, want: "is in no slice of family IPv4"},
+		{name: "a pod is missing for too long", write: func(s *scene) { serving(s, 1); later(s, time.Minute) },
+			want: "is in no slice of family IPv4"},
 		{name: "a pod is missing for a moment", write: func(s *scene) {
 			pods, slice := serving(s, 1)
 			s.Wait(5 * time.Second)
@@ -109,6 +110,7 @@ func TestSlicesHaveEachPodOnce(t *testing.T) { // S15
 				e[0].Conditions.Ready, e[0].Conditions.Serving = ptr.To(false), ptr.To(false)
 			})
 			later(s, time.Minute)
-		}, options: Options{Outages: []Outage{Blackout(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC))}}},
+		}, options: Options{Outages: []Outage{
+			Blackout(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC))}}},
 	})
 }

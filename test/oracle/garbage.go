@@ -44,7 +44,8 @@ func collects(q *Request) bool { return isOf(q, collectorAccount) }
 // isOf reports whether a request is that of the controller with a service account. The user agent ends with the whole name of the
 // account, or with the short one.
 func isOf(q *Request, account string) bool {
-	return strings.HasSuffix(q.User, ":"+account) || strings.HasSuffix(q.UserAgent, ":"+account) || strings.HasSuffix(q.UserAgent, "/"+account)
+	return strings.HasSuffix(q.User, ":"+account) || strings.HasSuffix(q.UserAgent, ":"+account) ||
+		strings.HasSuffix(q.UserAgent, "/"+account)
 }
 
 // collectorJudge is what S16 remembers.
@@ -120,7 +121,8 @@ func (c *collectorJudge) deleted(r *revision) {
 			continue
 		}
 		judged = true
-		if owner == nil || owner.gone != nil || !refersTo(o, owner.Object) || waits(owner.Object) || c.recent(r, c.waited[identity{ref.Kind, ref.UID}], ref.Kind) {
+		if owner == nil || owner.gone != nil || !refersTo(o, owner.Object) || waits(owner.Object) ||
+			c.recent(r, c.waited[identity{ref.Kind, ref.UID}], ref.Kind) {
 			continue
 		}
 		how := "exists"

@@ -271,7 +271,8 @@ func TestOnlyGarbageIsCollectedOrphans(t *testing.T) { // S16
 			s.Wait(time.Minute)
 			s.collector().Release(owner)
 		}, options: Options{Outages: []Outage{{
-			Interval: Interval{time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 2, 0, 0, time.UTC)}, Resource: "configmaps",
+			Interval: Interval{time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 2, 0, 0, time.UTC)},
+			Resource: "configmaps",
 		}}}},
 		{name: "the owner goes as a user has taken its finalizer, and so does the dependent", write: func(s *scene) {
 			owner, dependent := doomed(s, "orphan")

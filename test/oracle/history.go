@@ -64,7 +64,8 @@ const (
 var examples = []Object{
 	&corev1.Pod{}, &corev1.ReplicationController{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &corev1.Endpoints{}, &corev1.Node{},
 	&corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ResourceQuota{}, &appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{},
-	&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{}, &coordinationv1.Lease{},
+	&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{},
+	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 }
 

@@ -37,7 +37,8 @@ func TestSharesNoCodeWithTheSuspect(t *testing.T) {
 		}
 		for _, i := range file.Imports {
 			path := strings.Trim(i.Path.Value, `"`)
-			if strings.Contains(path, "controller-manager/") && !strings.HasSuffix(path, "/plantest/fixedseed") || strings.HasPrefix(path, "k8s.io/client-go") {
+			if strings.Contains(path, "controller-manager/") && !strings.HasSuffix(path, "/plantest/fixedseed") ||
+				strings.HasPrefix(path, "k8s.io/client-go") {
 				t.Errorf("%s imports %s", name, path)
 			}
 		}
@@ -52,7 +53,9 @@ func TestAllHaveAnIDAndAClaim(t *testing.T) {
 		}
 		ids = append(ids, o.ID)
 	}
-	if want := strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S28 S29 S30 S31 S32 S33 S34 S35 L1 L3"); !slices.Equal(ids, want) {
+	if want := strings.Fields(
+		"S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S28 S29 S30 S31 S32 S33 S34 " +
+			"S35 L1 L3"); !slices.Equal(ids, want) {
 		t.Errorf("the oracles are %v", ids)
 	}
 	if len(Safety()) != 35 {
@@ -90,7 +93,8 @@ func TestSavedHistoriesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(loaded.Revisions) != len(s.Revisions) || !reflect.DeepEqual(len(loaded.Requests), len(s.Requests)) || !loaded.Revisions[0].Injected {
+		if len(loaded.Revisions) != len(s.Revisions) || !reflect.DeepEqual(len(loaded.Requests), len(s.Requests)) ||
+			!loaded.Revisions[0].Injected {
 			t.Fatalf("%s: %d revisions and %d requests", name, len(loaded.Revisions), len(loaded.Requests))
 		}
 		want, have := Check(&s.History, Options{}, All()...), Check(loaded, Options{}, All()...)
@@ -204,7 +208,8 @@ func TestBefore(t *testing.T) {
 }
 
 func TestByCredential(t *testing.T) {
-	h := &History{Requests: []Request{{Credential: "cert-a", Issued: "token-1"}, {Credential: "token-1", Issued: "token-2"}, {Credential: "loop", Issued: "loop"}}}
+	h := &History{Requests: []Request{{Credential: "cert-a", Issued: "token-1"}, {Credential: "token-1", Issued: "token-2"},
+		{Credential: "loop", Issued: "loop"}}}
 	who := ByCredential(h)
 	for credential, want := range map[string]string{"cert-a": "cert-a", "token-1": "cert-a", "token-2": "cert-a", "loop": "loop", "": ""} {
 		if have := who(Request{Credential: credential}); have != want {
@@ -248,9 +253,12 @@ func randomHistory(t *rapid.T) *History {
 		h.Append(r)
 	}
 	for range number(20, "requests") {
-		q := Request{User: "system:kube-controller-manager", Verb: []string{"create", "update", "patch", "delete", "get"}[number(4, "verb")],
-			Resource: []string{"pods", "replicasets", "deployments", "endpoints", "leases", "nodes"}[number(5, "resource")], Code: []int{0, 200, 404}[number(2, "code")],
-			Version: int64(number(n, "of")), ResponseUID: types.UID(fmt.Sprint(number(4, "response uid"))), Name: []string{"", "a", "b"}[number(2, "name")]}
+		q := Request{User: "system:kube-controller-manager",
+			Verb:     []string{"create", "update", "patch", "delete", "get"}[number(4, "verb")],
+			Resource: []string{"pods", "replicasets", "deployments", "endpoints", "leases", "nodes"}[number(5, "resource")],
+			Code:     []int{0, 200, 404}[number(2, "code")],
+			Version:  int64(number(n, "of")), ResponseUID: types.UID(fmt.Sprint(number(4, "response uid"))),
+			Name: []string{"", "a", "b"}[number(2, "name")]}
 		if number(1, "forced") == 1 {
 			q.Grace = new(int64)
 		}
@@ -267,14 +275,16 @@ func randomObject(t *rapid.T) Object {
 		}
 		return nil
 	}
-	meta := metav1.ObjectMeta{Name: []string{"a", "b"}[number(1, "name")], Namespace: []string{"", "x"}[number(1, "namespace")], UID: types.UID(fmt.Sprint(number(4, "uid"))),
+	meta := metav1.ObjectMeta{Name: []string{"a", "b"}[number(1, "name")], Namespace: []string{"", "x"}[number(1, "namespace")],
+		UID:        types.UID(fmt.Sprint(number(4, "uid"))),
 		Generation: int64(number(3, "generation")), Labels: map[string]string{"app": fmt.Sprint(number(1, "label"))}}
 	if number(3, "deleting") == 0 {
 		meta.DeletionTimestamp = &metav1.Time{}
 	}
 	for range number(2, "owners") {
-		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: []string{ReplicaSet, Deployment}[number(1, "owner")],
-			Name: "a", UID: types.UID(fmt.Sprint(number(4, "owner uid"))), Controller: pointer(number(3, "controls") > 0)})
+		meta.OwnerReferences = append(meta.OwnerReferences,
+			metav1.OwnerReference{Kind: []string{ReplicaSet, Deployment}[number(1, "owner")],
+				Name: "a", UID: types.UID(fmt.Sprint(number(4, "owner uid"))), Controller: pointer(number(3, "controls") > 0)})
 	}
 	if number(1, "annotated") == 1 {
 		meta.Annotations = map[string]string{revisionAnnotation: fmt.Sprint(number(3, "revision")), overCapacity: "truncated"}
@@ -294,18 +304,22 @@ func randomObject(t *rapid.T) Object {
 		}
 		return p
 	case 2:
-		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: maybe("size"), Selector: match, Template: template},
+		return &appsv1.ReplicaSet{ObjectMeta: meta,
+			Spec:   appsv1.ReplicaSetSpec{Replicas: maybe("size"), Selector: match, Template: template},
 			Status: appsv1.ReplicaSetStatus{ObservedGeneration: int64(number(3, "observed")), Replicas: int32(number(2, "replicas"))}}
 	case 3:
-		d := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: maybe("replicas"), Selector: match, Template: template, Paused: number(4, "paused") == 0,
-			RevisionHistoryLimit: maybe("limit"), ProgressDeadlineSeconds: maybe("deadline")}, Status: appsv1.DeploymentStatus{ObservedGeneration: int64(number(3, "observed")), CollisionCount: maybe("collisions")}}
+		d := &appsv1.Deployment{ObjectMeta: meta,
+			Spec: appsv1.DeploymentSpec{Replicas: maybe("replicas"), Selector: match, Template: template, Paused: number(4, "paused") == 0,
+				RevisionHistoryLimit: maybe("limit"), ProgressDeadlineSeconds: maybe("deadline")},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: int64(number(3, "observed")), CollisionCount: maybe("collisions")}}
 		if number(2, "rolling") > 0 {
 			surge := intstr.FromString([]string{"25%", "x", "-3%"}[number(2, "surge")])
 			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge}
 		}
 		return d
 	case 4:
-		return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "0"}, ClusterIP: []string{"", "None", "10.0.0.9"}[number(2, "ip")]}}
+		return &corev1.Service{ObjectMeta: meta,
+			Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "0"}, ClusterIP: []string{"", "None", "10.0.0.9"}[number(2, "ip")]}}
 	case 5:
 		e := &corev1.Endpoints{ObjectMeta: meta}
 		for range number(2, "addresses") {
@@ -330,12 +344,14 @@ func TestIsQuick(t *testing.T) {
 	for d := range 100 {
 		app := map[string]string{"app": fmt.Sprint(d)}
 		deployment := aDeployment(200)
-		deployment.Name, deployment.Labels, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template.Labels = fmt.Sprint(d), app, app, app
+		deployment.Name, deployment.Labels, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template.Labels = fmt.Sprint(d), app, app,
+			app
 		owner := s.User().Create(deployment)
 		var previous []Object
 		for round := range 2 {
 			set := aSet(owner, fmt.Sprint("r", round), 200)
-			set.Name, set.Labels, set.Spec.Template.Labels, set.Spec.Selector = fmt.Sprint(d, "-", round), app, app, &metav1.LabelSelector{MatchLabels: app}
+			set.Name, set.Labels, set.Spec.Template.Labels, set.Spec.Selector = fmt.Sprint(d, "-", round), app, app,
+				&metav1.LabelSelector{MatchLabels: app}
 			made := s.Manager().Create(set)
 			pods := s.up(made, 200)
 			for _, p := range previous {

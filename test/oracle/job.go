@@ -20,11 +20,13 @@ type jobs map[types.UID]*jobTally
 // jobTally is one Job with the uids of its pods.
 type jobTally struct {
 	*batchv1.Job
-	ended  map[types.UID]bool // have ended while they had the finalizer, and must be counted
-	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom, or had ended when they were taken away: may be counted
-	wishes []jobWish          // oldest first
-	before int                // pods that it had counted before the recording began
-	given  time.Time          // when the environment last changed who its pods are
+	ended map[types.UID]bool // have ended while they had the finalizer, and must be counted
+	// had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom, or had ended when they were
+	// taken away: may be counted
+	might  map[types.UID]bool
+	wishes []jobWish // oldest first
+	before int       // pods that it had counted before the recording began
+	given  time.Time // when the environment last changed who its pods are
 }
 
 type jobWish struct {
@@ -78,7 +80,8 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 	}
 	switch {
 	case !trackedPod(p):
-		if old != nil && trackedPod(old) && !r.manager && t.ended[p.UID] { // somebody else has taken the finalizer, or a manager that died at this write
+		// somebody else has taken the finalizer, or a manager that died at this write
+		if old != nil && trackedPod(old) && !r.manager && t.ended[p.UID] {
 			t.mayHaveCounted(p.UID)
 		}
 	case !t.selects(p):
@@ -98,8 +101,8 @@ func (t *jobTally) mayHaveCounted(uid types.UID) {
 	}
 }
 
-// deleting reports whether the Job is being deleted. Its pods may be orphaned then, between the look of the controller and the status by which
-// it counts them.
+// deleting reports whether the Job is being deleted. Its pods may be orphaned then, between the look of the controller and the status
+// by which it counts them.
 func (t *jobTally) deleting() bool { return t.Job != nil && t.DeletionTimestamp != nil }
 
 func (t *jobTally) selects(p *corev1.Pod) bool {
@@ -115,7 +118,8 @@ func trackedPod(p *corev1.Pod) bool {
 }
 
 func jobHolds(j *batchv1.Job, t batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(j.Status.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
 }
 
 func jobEnded(j *batchv1.Job) bool {
@@ -164,7 +168,8 @@ func (j *judge) freed(r *revision, p *corev1.Pod, all jobs) {
 		return
 	}
 	t := all.of(ref.UID)
-	excused := !t.ended[p.UID] || t.Job == nil || j.owners[identity{Job, ref.UID}].gone != nil || t.DeletionTimestamp != nil || jobEnded(t.Job) || t.ignores(old)
+	excused := !t.ended[p.UID] || t.Job == nil || j.owners[identity{Job, ref.UID}].gone != nil || t.DeletionTimestamp != nil ||
+		jobEnded(t.Job) || t.ignores(old)
 	if j.judges(excused); excused || t.counts(old) {
 		return
 	}
@@ -182,11 +187,13 @@ func (t *jobTally) ignores(p *corev1.Pod) bool {
 
 // counts reports whether the status counts the pod.
 func (t *jobTally) counts(p *corev1.Pod) bool {
-	if lists := t.Status.UncountedTerminatedPods; lists != nil && (slices.Contains(lists.Succeeded, p.UID) || slices.Contains(lists.Failed, p.UID)) {
+	if lists := t.Status.UncountedTerminatedPods; lists != nil &&
+		(slices.Contains(lists.Succeeded, p.UID) || slices.Contains(lists.Failed, p.UID)) {
 		return true
 	}
 	index, err := strconv.Atoi(p.Annotations[batchv1.JobCompletionIndexAnnotation])
-	return indexedJob(t.Job) && err == nil && p.Status.Phase == corev1.PodSucceeded && slices.Contains(expandIndexes(t.Status.CompletedIndexes), index)
+	return indexedJob(t.Job) && err == nil && p.Status.Phase == corev1.PodSucceeded &&
+		slices.Contains(expandIndexes(t.Status.CompletedIndexes), index)
 }
 
 // expandIndexes lists the numbers of a text such as "1,3-5".
@@ -233,7 +240,8 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 	if total > most {
 		j.report(r, nil, "%d pods are counted, but only %d have ended", total, most)
 	}
-	if jobEnded(o) && !jobEnded(old) && !indexedJob(o) && o.Spec.PodFailurePolicy == nil && o.DeletionTimestamp == nil && total < t.before+len(t.ended) {
+	if jobEnded(o) && !jobEnded(old) && !indexedJob(o) && o.Spec.PodFailurePolicy == nil && o.DeletionTimestamp == nil &&
+		total < t.before+len(t.ended) {
 		j.report(r, nil, "%d pods are counted, but %d have ended", total, t.before+len(t.ended))
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func aJob(parallelism int32) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: named("sum"), Spec: batchv1.JobSpec{
-		Parallelism: &parallelism, Completions: pointer[int32](9), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Parallelism: &parallelism, Completions: pointer[int32](9),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 	}}
 }
 
@@ -41,7 +42,8 @@ func counted(succeeded, failed int32, listed ...Object) func(Object) {
 		for _, p := range listed {
 			uids = append(uids, p.GetUID())
 		}
-		o.(*batchv1.Job).Status = batchv1.JobStatus{Succeeded: succeeded, Failed: failed, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: uids}}
+		o.(*batchv1.Job).Status = batchv1.JobStatus{Succeeded: succeeded, Failed: failed,
+			UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: uids}}
 	}
 }
 

@@ -36,9 +36,11 @@ func NoWriteWithoutLease() Oracle {
 			late := r.by.Received.Sub(t.expires)
 			switch {
 			case r.author != t.holder:
-				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", r.author, t.holder, t.since)
+				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", r.author,
+					t.holder, t.since)
 			case !t.expires.IsZero() && late > j.o.Slack && !j.outages.of(r.author, resources[r.kind]).contain(r.by.Received):
-				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, whose lease had expired %v before", r.author, late.Round(time.Millisecond))
+				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, whose lease had expired %v before", r.author,
+					late.Round(time.Millisecond))
 			}
 		}}
 	}}

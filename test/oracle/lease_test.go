@@ -53,7 +53,8 @@ func TestNoWriteWithoutLease(t *testing.T) { // S13
 			b.Edit(lease, holds("two"))
 			b.Create(s.aPod(set))
 		}},
-		{name: "a write of the holder whose lease has expired", write: func(s *scene) { renewed(s, 17*time.Second) }, want: "had expired 2"},
+		{name: "a write of the holder whose lease has expired", write: func(s *scene) { renewed(s, 17*time.Second) },
+			want: "had expired 2"},
 		{name: "a write of the holder just before its lease expires", write: func(s *scene) { renewed(s, 14*time.Second) }},
 		{name: "a write of the holder that was under way when its lease expired", write: func(s *scene) { renewed(s, 17*time.Second) },
 			options: Options{Outages: []Outage{blind("a", resources[Pod])}}},
@@ -75,7 +76,8 @@ func TestTheLastFinalizerOfWhatOthersDelete(t *testing.T) {
 		s := NewScript()
 		a, b := s.Manager().As("a"), s.Manager().As("b")
 		held := a.Create(aLease("one"))
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Finalizers: []string{"kubernetes.io/pvc-protection"}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data",
+			Finalizers: []string{"kubernetes.io/pvc-protection"}}}
 		deleting := s.User().Terminate(s.User().Create(claim))
 		if c.altered { // nobody knows by whom
 			deleting = s.User().Edit(deleting, func(o Object) { o.SetLabels(map[string]string{"a": "b"}) })

@@ -45,7 +45,8 @@ func (r *revision) goes() bool {
 
 // hastens reports whether the revision shortens the grace period of an object that is being deleted and does not go yet.
 func (r *revision) hastens() bool {
-	return r.old != nil && r.old.GetDeletionTimestamp() != nil && !ptr.Equal(r.old.GetDeletionGracePeriodSeconds(), r.Object.GetDeletionGracePeriodSeconds())
+	return r.old != nil && r.old.GetDeletionTimestamp() != nil &&
+		!ptr.Equal(r.old.GetDeletionGracePeriodSeconds(), r.Object.GetDeletionGracePeriodSeconds())
 }
 
 // deletes reports whether the revision shows that a deletion was asked for. The end of an object that was to end already, and

@@ -20,7 +20,8 @@ func (s *scene) look(resources ...string) {
 
 // aNamespace is one that a user deletes, with a ConfigMap in it.
 func aNamespace(s *scene) (ns, content Object) {
-	ns = s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
+	ns = s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
 	content = s.User().Create(aMap("content"))
 	s.Wait(time.Minute)
 	return s.User().Terminate(ns), content
@@ -29,7 +30,8 @@ func aNamespace(s *scene) (ns, content Object) {
 // deletedBefore is a namespace that was deleted so long ago, when the recording begins.
 func deletedBefore(s *scene, ago time.Duration) Object {
 	deleted := metav1.NewTime(s.Now.Add(-ago))
-	ns := s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", DeletionTimestamp: &deleted}, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
+	ns := s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", DeletionTimestamp: &deleted},
+		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
 	s.Revisions[len(s.Revisions)-1].Injected = true
 	return ns
 }

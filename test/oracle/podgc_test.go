@@ -48,7 +48,8 @@ func TestPodGCFollowsItsRules(t *testing.T) { // S12
 	collect := func(s *scene, pod Object, disrupt bool) {
 		pod = s.Manager().Edit(pod, fail)
 		if disrupt {
-			s.Revisions[len(s.Revisions)-1].Object.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
+			s.Revisions[len(s.Revisions)-1].Object.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget,
+				Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
 		}
 		s.Podgc().Delete(pod)
 	}
@@ -58,11 +59,14 @@ func TestPodGCFollowsItsRules(t *testing.T) { // S12
 			s.Podgc().Delete(s.User().Edit(s.up(s.User().Create(aSet(nil, "a", 1)), 1)[0], fail))
 		}, want: "no rule of podgc names it"},
 		{name: "an orphan", write: func(s *scene) { collect(s, lost(s, time.Minute, 404), true) }},
-		{name: "an orphan too early", write: func(s *scene) { collect(s, lost(s, 20*time.Second, 404), true) }, want: "after its node was gone"},
+		{name: "an orphan too early", write: func(s *scene) { collect(s, lost(s, 20*time.Second, 404), true) },
+			want: "after its node was gone"},
 		{name: "an orphan early enough for the options", write: func(s *scene) { collect(s, lost(s, 20*time.Second, 404), true) },
 			options: Options{OrphanQuarantine: 10 * time.Second}},
-		{name: "a node that the live read found", write: func(s *scene) { collect(s, lost(s, time.Minute, 200), true) }, want: "without a live read"},
-		{name: "no condition", write: func(s *scene) { collect(s, lost(s, time.Minute, 404), false) }, want: "no condition DisruptionTarget"},
+		{name: "a node that the live read found", write: func(s *scene) { collect(s, lost(s, time.Minute, 200), true) },
+			want: "without a live read"},
+		{name: "no condition", write: func(s *scene) { collect(s, lost(s, time.Minute, 404), false) },
+			want: "no condition DisruptionTarget"},
 		{name: "not made Failed first", write: func(s *scene) { s.Podgc().Delete(lost(s, time.Minute, 404)) }, want: `in phase "Running"`},
 		{name: "a node that is back", write: func(s *scene) {
 			pod := lost(s, time.Minute, 404)
@@ -106,7 +110,8 @@ func TestPodGCFollowsItsRules(t *testing.T) { // S12
 			}
 			s.Podgc().Delete(s.Revisions[4].Object)
 		}, options: Options{TerminatedPodThreshold: 2}},
-		{name: "more terminated pods than allowed, of which another rule removes one as well", write: twoRules(0), options: Options{TerminatedPodThreshold: 1}},
+		{name: "more terminated pods than allowed, of which another rule removes one as well", write: twoRules(0),
+			options: Options{TerminatedPodThreshold: 1}},
 		{name: "as many terminated pods as allowed, since another rule removed one", write: twoRules(time.Minute),
 			options: Options{TerminatedPodThreshold: 1}, want: "1 terminated pods"},
 		{name: "more terminated pods than allowed, and one too far", write: func(s *scene) {

@@ -116,10 +116,10 @@ func (q *quietJudge) after(r *revision) {
 }
 
 // byTheClock reports whether a write may come at any time, since the clock or something that is not in the history calls for it: what
-// Jobs that have not ended, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and is replaced
-// after a back-off, volumes that nodes which are not ready or are gone lose by force, the conditions of pods that were not evicted and the budgets
-// that wait for that, a progress deadline (DEP-73), sizes that metrics ask for, what quotas say of kinds that are not recorded or of pods, whose graces
-// end, and the ConfigMaps that are made of Secrets and files.
+// Jobs that have not ended, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and
+// is replaced after a back-off, volumes that nodes which are not ready or are gone lose by force, the conditions of pods that were not
+// evicted and the budgets that wait for that, a progress deadline (DEP-73), sizes that metrics ask for, what quotas say of kinds that
+// are not recorded or of pods, whose graces end, and the ConfigMaps that are made of Secrets and files.
 func (q *quietJudge) byTheClock(r *revision) bool {
 	if r.by != nil && r.by.Subresource == "scale" {
 		return true
@@ -187,13 +187,14 @@ func suffix(subresource string) string {
 	return "/" + subresource
 }
 
-// heartbeat reports whether a revision is one that nodes make by themselves: what is asked of them, whether they are ready, and which volumes they use
-// is as before.
+// heartbeat reports whether a revision is one that nodes make by themselves: what is asked of them, whether they are ready, and which
+// volumes they use is as before.
 func heartbeat(r *revision) bool {
 	n, ok := r.Object.(*corev1.Node)
 	old, known := r.old.(*corev1.Node)
 	return ok && known && r.Type == Modified && nodeReady(n) == nodeReady(old) &&
-		equality.Semantic.DeepEqual(n.Spec, old.Spec) && maps.Equal(n.Labels, old.Labels) && slices.Equal(n.Status.VolumesInUse, old.Status.VolumesInUse)
+		equality.Semantic.DeepEqual(n.Spec, old.Spec) && maps.Equal(n.Labels, old.Labels) &&
+		slices.Equal(n.Status.VolumesInUse, old.Status.VolumesInUse)
 }
 
 // noteReady keeps for how long pods of a workload must be ready until they are available.
@@ -263,7 +264,8 @@ func (q *quietJudge) restless(r *revision) {
 		}
 	}
 	if q.judges(problem != ""); problem == "" {
-		q.report(r, related, "written though it was settled, and nobody has done anything for %v", q.now.Sub(q.last).Round(time.Millisecond))
+		q.report(r, related, "written though it was settled, and nobody has done anything for %v",
+			q.now.Sub(q.last).Round(time.Millisecond))
 	}
 }
 

@@ -41,7 +41,8 @@ func jobAtRest(ended bool) func(*scene) {
 // quotaAtRest is one whose status is written likewise.
 func quotaAtRest(name corev1.ResourceName) func(*scene) {
 	return func(s *scene) {
-		q := s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("some"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse("5")}}})
+		q := s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("some"),
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse("5")}}})
 		s.Wait(3 * time.Minute)
 		s.Manager().Edit(q, func(o Object) {
 			o.(*corev1.ResourceQuota).Status.Used = corev1.ResourceList{name: resource.MustParse("1")}
@@ -63,7 +64,8 @@ func detachedAtRest(ready corev1.ConditionStatus) func(*scene) {
 	return func(s *scene) {
 		s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}})
-		a := s.User().Create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}})
+		a := s.User().Create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}})
 		s.Wait(7 * time.Minute)
 		s.Manager().Delete(a)
 	}
@@ -104,7 +106,8 @@ func TestQuietAtRest(t *testing.T) { // S14
 			s.Wait(3 * time.Minute)
 			s.Manager().Edit(set, func(o Object) { o.SetAnnotations(map[string]string{"x": "y"}) })
 		}, want: "written though it was settled"},
-		{name: "a DaemonSet follows a node that a user has tainted, and then marked unschedulable", write: func(s *scene) { // simulation seed 21142
+		// simulation seed 21142
+		{name: "a DaemonSet follows a node that a user has tainted, and then marked unschedulable", write: func(s *scene) {
 			node, set := s.User().Create(aNode()), s.User().Create(aDaemonSet(0, 1))
 			for _, change := range []func(*corev1.Node){
 				func(n *corev1.Node) {
@@ -149,16 +152,21 @@ func TestQuietAtRest(t *testing.T) { // S14
 		{name: "a Job that has not ended goes on by the clock", write: jobAtRest(false)},
 		{name: "a Job that has ended is written", write: jobAtRest(true), want: "written though it was settled"},
 		{name: "a quota of pods is lowered when their graces are over", write: quotaAtRest(corev1.ResourcePods)},
-		{name: "a quota of kinds that are seen is written", write: quotaAtRest(corev1.ResourceConfigMaps), want: "written though it was settled"},
+		{name: "a quota of kinds that are seen is written", write: quotaAtRest(corev1.ResourceConfigMaps),
+			want: "written though it was settled"},
 		{name: "authorities are published when a file has changed", write: mapAtRest("kube-root-ca.crt")},
 		{name: "a ConfigMap of nobody is written", write: mapAtRest("settings"), want: "written though it was settled"},
 		{name: "a volume is detached by force after a time", write: detachedAtRest(corev1.ConditionUnknown)},
-		{name: "a volume is attached that a lost node had in use", write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^v")}, // seed 20261128191901218
-		{name: "a volume is attached that a node has in use which is ready", write: attachedAtRest(corev1.ConditionTrue, "kubernetes.io/csi/d^v"),
+		// seed 20261128191901218
+		{name: "a volume is attached that a lost node had in use", write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^v")},
+		{name: "a volume is attached that a node has in use which is ready",
+			write: attachedAtRest(corev1.ConditionTrue, "kubernetes.io/csi/d^v"),
+			want:  "written though it was settled"},
+		{name: "a volume is attached while a lost node had another one in use",
+			write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^w"),
+			want:  "written though it was settled"},
+		{name: "a volume of a node that is ready is detached", write: detachedAtRest(corev1.ConditionTrue),
 			want: "written though it was settled"},
-		{name: "a volume is attached while a lost node had another one in use", write: attachedAtRest(corev1.ConditionUnknown, "kubernetes.io/csi/d^w"),
-			want: "written though it was settled"},
-		{name: "a volume of a node that is ready is detached", write: detachedAtRest(corev1.ConditionTrue), want: "written though it was settled"},
 		{name: "a ReplicaSet in place of one that was removed, late", write: func(s *scene) {
 			d, set, pod := settledScene(s)
 			s.User().Delete(set)
@@ -179,8 +187,9 @@ func TestQuietAtRest(t *testing.T) { // S14
 		}},
 		{name: "an update without a change", write: func(s *scene) {
 			_, set, _ := settledScene(s)
-			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",
-				Name: set.GetName(), Code: 200, Version: 6, Received: s.Now.Add(time.Second)})
+			s.Requests = append(s.Requests,
+				Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",
+					Name: set.GetName(), Code: 200, Version: 6, Received: s.Now.Add(time.Second)})
 		}, want: "changed nothing"},
 		{name: "an update that is repeated, as the first one was not answered", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
@@ -203,19 +212,23 @@ func TestQuietAtRest(t *testing.T) { // S14
 		{name: "a finalizer is taken off that another has taken off, and then the last one", write: func(s *scene) { // simulation seed 387
 			p := s.User().Edit(s.pods(s.User().Create(aSet(nil, "a", 1)), 1)[0], finalizers("example.com/kept"))
 			p = s.Manager().Terminate(p)
-			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "pods", Subresource: "status",
-				Name: p.GetName(), Code: 200, Version: s.Revisions[len(s.Revisions)-2].Version, Received: s.Now.Add(time.Minute), Done: s.Now.Add(time.Minute)})
+			s.Requests = append(s.Requests,
+				Request{User: "system:kube-controller-manager", Verb: "update", Resource: "pods", Subresource: "status",
+					Name: p.GetName(), Code: 200, Version: s.Revisions[len(s.Revisions)-2].Version, Received: s.Now.Add(time.Minute),
+					Done: s.Now.Add(time.Minute)})
 			s.Wait(time.Minute + time.Second)
 			s.Manager().Release(p)
 		}, want: "update of pods/web-a-1/status"},
 		{name: "an update of what another has written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))
-			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1,
+			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a",
+				Code: 200, Version: 1,
 				Received: s.Now.Add(time.Minute)}}
 		}, want: "changed nothing"},
 		{name: "an update of what another has just written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))
-			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1,
+			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a",
+				Code: 200, Version: 1,
 				Received: s.Now.Add(time.Millisecond)}}
 		}},
 		{name: "soon after a change, long after one that is not settled, and the lease", write: func(s *scene) {

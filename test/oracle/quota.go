@@ -40,8 +40,9 @@ func QuotasHold() Oracle {
 var countedAs = map[string][]corev1.ResourceName{
 	Pod: {"pods", "count/pods"}, ConfigMap: {"configmaps", "count/configmaps"}, Service: {"services", "count/services"},
 	PersistentVolumeClaim: {"persistentvolumeclaims", "count/persistentvolumeclaims"}, Job: {"count/jobs.batch"},
-	ReplicaSet: {"count/replicasets.apps"}, Deployment: {"count/deployments.apps"}, EndpointSlice: {"count/endpointslices.discovery.k8s.io"},
-	Endpoints: {"count/endpoints"},
+	ReplicaSet: {"count/replicasets.apps"}, Deployment: {"count/deployments.apps"},
+	EndpointSlice: {"count/endpointslices.discovery.k8s.io"},
+	Endpoints:     {"count/endpoints"},
 }
 
 // census are the objects that exist, by kind and namespace, and the quotas.
@@ -115,7 +116,8 @@ func (j *judge) admitted(r *revision, c *census) {
 			excused := !q.tightened[name].Before(j.now.Add(-j.o.Lag))
 			if j.judges(excused); sum.Cmp(hard) > 0 && !excused {
 				used := q.Status.Used[name]
-				j.report(r, nil, "with it, quota %s has %s of %s %s; its status says that %s are used", q.Name, sum.String(), hard.String(), name, used.String())
+				j.report(r, nil, "with it, quota %s has %s of %s %s; its status says that %s are used", q.Name, sum.String(), hard.String(),
+					name, used.String())
 			}
 		}
 	}

@@ -23,7 +23,8 @@ func usedMaps(hard, used int) func(Object) {
 func TestQuotasHold(t *testing.T) { // S25
 	const broken = "with it, quota few has 3 of 2 configmaps; its status says that 1 are used"
 	begin := func(s *scene) Object {
-		q := s.Manager().Edit(s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("few"), Spec: corev1.ResourceQuotaSpec{Hard: mapLimit(2)}}), usedMaps(2, 0))
+		q := s.Manager().Edit(s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("few"),
+			Spec: corev1.ResourceQuotaSpec{Hard: mapLimit(2)}}), usedMaps(2, 0))
 		s.Wait(time.Minute)
 		for i := range 2 {
 			q = s.User().Edit(q, usedMaps(2, i+1))
@@ -49,10 +50,12 @@ func TestQuotasHold(t *testing.T) { // S25
 			s.Wait(time.Second)
 			s.User().Create(aMap("more"))
 		}},
-		{name: "RQ-25 the processors of pods", write: func(s *scene) { askFor(s, "limits.cpu", "1500m", nil, 2, nil) }, want: "has 2 of 1500m limits.cpu"},
+		{name: "RQ-25 the processors of pods", write: func(s *scene) { askFor(s, "limits.cpu", "1500m", nil, 2, nil) },
+			want: "has 2 of 1500m limits.cpu"},
 		{name: "RQ-24 of pods that have not ended", write: func(s *scene) { askFor(s, "limits.cpu", "1500m", nil, 2, succeed) }},
 		{name: "RQ-27 of those in the scope", write: func(s *scene) {
-			askFor(s, "pods", "1", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeNotBestEffort}, 2, nil)
+			askFor(s, "pods", "1",
+				[]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeNotBestEffort}, 2, nil)
 		}, want: "has 2 of 1 pods"},
 		{name: "RQ-27 and of no others", write: func(s *scene) {
 			askFor(s, "pods", "1", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}, 3, nil)
@@ -77,7 +80,8 @@ func TestQuotasHold(t *testing.T) { // S25
 func aQuota(s *scene, name corev1.ResourceName, hard string, scopes []corev1.ResourceQuotaScope) {
 	s.n++
 	list := corev1.ResourceList{name: resource.MustParse(hard)}
-	s.Manager().Edit(s.User().Create(&corev1.ResourceQuota{ObjectMeta: named(fmt.Sprint("q-", s.n)), Spec: corev1.ResourceQuotaSpec{Hard: list, Scopes: scopes}}),
+	s.Manager().Edit(s.User().Create(&corev1.ResourceQuota{ObjectMeta: named(fmt.Sprint("q-", s.n)),
+		Spec: corev1.ResourceQuotaSpec{Hard: list, Scopes: scopes}}),
 		func(o Object) { o.(*corev1.ResourceQuota).Status.Hard = list })
 	s.Wait(time.Minute)
 }
@@ -88,7 +92,8 @@ func askFor(s *scene, name corev1.ResourceName, hard string, scopes []corev1.Res
 	for range pods {
 		s.n++
 		one := corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
-		p := s.User().Create(&corev1.Pod{ObjectMeta: named(fmt.Sprint("p-", s.n)), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: one}}}})
+		p := s.User().Create(&corev1.Pod{ObjectMeta: named(fmt.Sprint("p-", s.n)),
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: one}}}})
 		if then != nil {
 			s.User().Edit(p, then)
 		}

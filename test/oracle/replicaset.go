@@ -112,7 +112,8 @@ func DeletionsHitTheirPod() Oracle {
 // missed reports whether the manager has lately looked for an owner live, and found none.
 func (j *judge) missed(r *revision, ref metav1.OwnerReference) bool {
 	return slices.ContainsFunc(j.lookups[lookup{resources[ref.Kind], r.Object.GetNamespace(), ref.Name}], func(q *Request) bool {
-		return q.Code == http.StatusNotFound && !q.Received.Before(j.now.Add(-liveLook)) && (r.by == nil || !q.Received.After(r.by.Received))
+		return q.Code == http.StatusNotFound && !q.Received.Before(j.now.Add(-liveLook)) &&
+			(r.by == nil || !q.Received.After(r.by.Received))
 	})
 }
 
@@ -160,7 +161,8 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	case newObject(kind) == nil:
 		return "" // of kinds that are not recorded, nothing is known
 	case r.kind == EndpointSlice && (kind == Service || kind == Endpoints), r.kind == PersistentVolumeClaim && kind == Pod:
-	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == ConfigMap, kind == Lease:
+	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace,
+		kind == ConfigMap, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
 	owner := j.owners[identity{kind, uid}]

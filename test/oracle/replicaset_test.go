@@ -313,7 +313,8 @@ func TestOneLiveController(t *testing.T) { // S4
 			s.pods(set, 1)
 		}, want: "is gone since version 2"},
 		{name: "created for a DaemonSet that is gone for long", write: late, want: "is gone since version"},
-		{name: "created for a DaemonSet that went while its ControllerRevision was refused, which is no excuse", write: late, options: refused, want: "is gone since version"},
+		{name: "created for a DaemonSet that went while its ControllerRevision was refused, which is no excuse", write: late,
+			options: refused, want: "is gone since version"},
 		{name: "an owner of another namespace", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			p := s.aPod(set)

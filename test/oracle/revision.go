@@ -39,7 +39,8 @@ func HistoryIsKept() Oracle {
 				switch {
 				case r.kind == ReplicaSet && !r.manager:
 					touched[owner] = j.now
-				case r.kind == Deployment && !r.manager && r.old != nil && r.old.GetAnnotations()[revisionAnnotation] != r.Object.GetAnnotations()[revisionAnnotation]:
+				case r.kind == Deployment && !r.manager && r.old != nil &&
+					r.old.GetAnnotations()[revisionAnnotation] != r.Object.GetAnnotations()[revisionAnnotation]:
 					touched[owner] = j.now
 				case r.kind == ReplicaSet:
 					j.lowered(r, false)
@@ -244,6 +245,7 @@ func (j *judge) counts10(r *revision, was, observed int64, replicas, ready, avai
 	case observed > r.Object.GetGeneration():
 		j.report(r, nil, "observedGeneration %d of generation %d", observed, r.Object.GetGeneration())
 	case available > ready || ready > replicas || part > replicas || min(available, ready, replicas, part, rest) < 0:
-		j.report(r, nil, "of %d replicas %d are ready, %d available, %d updated or fully labelled (and the rest: %d)", replicas, ready, available, part, rest)
+		j.report(r, nil, "of %d replicas %d are ready, %d available, %d updated or fully labelled (and the rest: %d)", replicas, ready,
+			available, part, rest)
 	}
 }

@@ -101,7 +101,8 @@ func TestHistoryIsKept(t *testing.T) { // S9
 		{name: "nobody's", write: func(s *scene) {
 			s.Manager().Delete(s.User().Create(aSet(nil, "a", 0)))
 		}, want: "no Deployment that exists owns it"},
-		{name: "the end has too many", write: func(s *scene) { past(s, 2) }, options: Options{Settled: true}, want: "2 old ReplicaSets, and keeps 1"},
+		{name: "the end has too many", write: func(s *scene) { past(s, 2) }, options: Options{Settled: true},
+			want: "2 old ReplicaSets, and keeps 1"},
 		{name: "the end has as many as it may", write: func(s *scene) { past(s, 1) }, options: Options{Settled: true}},
 		{name: "a user's deletion", write: func(s *scene) {
 			_, old := past(s, 1)

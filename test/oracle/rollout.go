@@ -145,7 +145,8 @@ func DeletionsLeaveEnoughAvailable() Oracle {
 				return
 			}
 			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since); n < int(least) {
-				j.report(r, append(j.family(d), j.related(s)...), "deleted, so %d pods of %s are available, fewer than %d", n, d.Name, least)
+				j.report(r, append(j.family(d), j.related(s)...), "deleted, so %d pods of %s are available, fewer than %d", n, d.Name,
+					least)
 			}
 		}}
 	}}
@@ -207,7 +208,8 @@ func (j *judge) twins(r *revision) {
 			continue
 		}
 		j.judges(false)
-		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template", other.Name)
+		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template",
+			other.Name)
 		return
 	}
 	j.judges(excused)
@@ -252,7 +254,8 @@ func RecreateWaitsForOldPods() Oracle {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
 				j.judges(false)
 				if other := j.standing(s, d, j.lag(r, Pod, ReplicaSet)); other != nil {
-					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
+					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name,
+						other.present)
 				}
 				return
 			}

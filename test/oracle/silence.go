@@ -18,7 +18,8 @@ func NoUnknownBeforeTheGracePeriod() Oracle {
 		signs := map[string][2]time.Time{} // the last two of each node, the later one first
 		see := func(r *revision, says time.Time) {
 			when := j.now
-			if created := r.Object.GetCreationTimestamp().Time; r.Type == Added && !created.IsZero() && j.now.Sub(created) > j.o.Slack+time.Second {
+			if created := r.Object.GetCreationTimestamp().Time; r.Type == Added && !created.IsZero() &&
+				j.now.Sub(created) > j.o.Slack+time.Second {
 				when = earlier(j.now, created)
 				if says.After(when) {
 					when = earlier(j.now, says)
@@ -63,7 +64,8 @@ func (j *judge) silent(r *revision, old *corev1.Node, signs [2]time.Time) {
 		j.judges(true)
 	default:
 		j.judges(false)
-		j.report(r, []string{Lease + "/" + corev1.NamespaceNodeLease + "/" + old.Name}, "the node has given a sign of life %v before it is declared Unknown, and another one %v before that",
+		j.report(r, []string{Lease + "/" + corev1.NamespaceNodeLease + "/" + old.Name},
+			"the node has given a sign of life %v before it is declared Unknown, and another one %v before that",
 			j.now.Sub(signs[0]), signs[0].Sub(signs[1]))
 	}
 }

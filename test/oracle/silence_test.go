@@ -31,7 +31,8 @@ func TestNoUnknownBeforeTheGracePeriod(t *testing.T) { // S28
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: hour}}
 		nodeIs(corev1.ConditionTrue)(n)
 		node := s.User().Create(n)
-		s.User().Create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n", CreationTimestamp: hour},
+		s.User().Create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n",
+			CreationTimestamp: hour},
 			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 		s.Wait(20 * time.Second)
 		return node

@@ -48,9 +48,10 @@ type statefulJudge struct {
 // statefulSet is a StatefulSet with the specs that it has had.
 type statefulSet struct {
 	*appsv1.StatefulSet
-	specs     []spec
-	wasReady  map[int]time.Time  // by ordinal, when a ready pod was last there
-	wasTurned map[int]time.Time  // by ordinal, when the environment, or a controller of other objects, last changed a pod that this one had not deleted
+	specs    []spec
+	wasReady map[int]time.Time // by ordinal, when a ready pod was last there
+	// by ordinal, when the environment, or a controller of other objects, last changed a pod that this one had not deleted
+	wasTurned map[int]time.Time
 	doomed    map[types.UID]bool // pods that a manager has deleted
 }
 
@@ -206,7 +207,8 @@ func (s *statefulJudge) wrongCreation(r *revision, set *statefulSet, spec spec, 
 		return fmt.Sprintf("created, and wanted are the ordinals from %d to %d", from, to-1)
 	}
 	for _, other := range s.podsOf[set.UID] {
-		if revision := other.Labels[appsv1.StatefulSetRevisionLabel]; spec.recreates() && other.UID != r.uid && revision != r.Object.GetLabels()[appsv1.StatefulSetRevisionLabel] {
+		if revision := other.Labels[appsv1.StatefulSetRevisionLabel]; spec.recreates() && other.UID != r.uid &&
+			revision != r.Object.GetLabels()[appsv1.StatefulSetRevisionLabel] {
 			return fmt.Sprintf("created beside %s, which has the revision %s, and Recreate is asked for", other.Name, revision)
 		}
 	}
@@ -344,5 +346,6 @@ func (s *statefulJudge) judgeOwner(r *revision, ref metav1.OwnerReference) {
 			return
 		}
 	}
-	s.report(r, []string{StatefulSet + "/" + keyOf(set)}, "got %s %s as its owner, which the retention policy does not say", ref.Kind, ref.Name)
+	s.report(r, []string{StatefulSet + "/" + keyOf(set)}, "got %s %s as its owner, which the retention policy does not say", ref.Kind,
+		ref.Name)
 }

@@ -38,7 +38,8 @@ func withPartition(n int32) func(*appsv1.StatefulSetSpec) {
 
 func upTo(unavailable int) func(*appsv1.StatefulSetSpec) {
 	return func(s *appsv1.StatefulSetSpec) {
-		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: pointer(intstr.FromInt32(int32(unavailable)))}
+		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: pointer(
+			intstr.FromInt32(int32(unavailable)))}
 	}
 }
 
@@ -101,11 +102,12 @@ func (s *scene) changed(set Object, edits ...func(*appsv1.StatefulSetSpec)) Obje
 func TestStatefulSetsKeepOrder(t *testing.T) { // S22
 	run(t, StatefulSetsKeepOrder(), []history{
 		{name: "ordered pods", write: func(s *scene) { s.stateful(3) }},
-		{name: "created while a lower one is not ready", want: "created while the pod with the ordinal 0 is not ready", write: func(s *scene) {
-			set := s.User().Create(aStatefulSet(2))
-			s.member(set, 0)
-			s.member(set, 1)
-		}},
+		{name: "created while a lower one is not ready", want: "created while the pod with the ordinal 0 is not ready",
+			write: func(s *scene) {
+				set := s.User().Create(aStatefulSet(2))
+				s.member(set, 0)
+				s.member(set, 1)
+			}},
 		{name: "parallel pods do not wait", write: func(s *scene) {
 			set := s.User().Create(aStatefulSet(2, inParallel))
 			s.member(set, 0)
@@ -137,12 +139,13 @@ func TestStatefulSetsKeepOrder(t *testing.T) { // S22
 			s.User().Delete(s.Manager().Terminate(pods[2]))
 			s.Manager().Terminate(pods[1])
 		}},
-		{name: "scaled down before the higher one is gone", want: "deleted while db-2, which is too many as well, is there", write: func(s *scene) {
-			set, pods := s.stateful(3)
-			s.changed(set, toReplicas(1))
-			s.Manager().Terminate(pods[2])
-			s.Manager().Terminate(pods[1])
-		}},
+		{name: "scaled down before the higher one is gone", want: "deleted while db-2, which is too many as well, is there",
+			write: func(s *scene) {
+				set, pods := s.stateful(3)
+				s.changed(set, toReplicas(1))
+				s.Manager().Terminate(pods[2])
+				s.Manager().Terminate(pods[1])
+			}},
 		{name: "updated from the top", write: func(s *scene) {
 			set, pods := s.stateful(2)
 			set = s.changed(set, toImage("b"))
@@ -150,12 +153,13 @@ func TestStatefulSetsKeepOrder(t *testing.T) { // S22
 			s.User().Edit(s.member(set, 1), s.run)
 			s.Manager().Terminate(pods[0])
 		}},
-		{name: "updated before the higher one is ready", want: "deleted while the pod with the ordinal 1 is not ready", write: func(s *scene) {
-			set, pods := s.stateful(2)
-			s.changed(set, toImage("b"))
-			s.User().Delete(s.Manager().Terminate(pods[1]))
-			s.Manager().Terminate(pods[0])
-		}},
+		{name: "updated before the higher one is ready", want: "deleted while the pod with the ordinal 1 is not ready",
+			write: func(s *scene) {
+				set, pods := s.stateful(2)
+				s.changed(set, toImage("b"))
+				s.User().Delete(s.Manager().Terminate(pods[1]))
+				s.Manager().Terminate(pods[0])
+			}},
 		{name: "updated below the partition", want: "deleted below the partition 2", write: func(s *scene) {
 			set, pods := s.stateful(2, withPartition(2))
 			s.changed(set, toImage("b"))
@@ -180,12 +184,13 @@ func TestStatefulSetsKeepOrder(t *testing.T) { // S22
 			s.changed(set, toImage("b"))
 			s.Manager().Terminate(pods[3])
 		}},
-		{name: "MEND-5 one above the partition is not", want: "deleted while the pod with the ordinal 2 is not ready", write: func(s *scene) {
-			set, pods := s.stateful(4, inParallel, withPartition(2))
-			s.User().Edit(pods[2], unready)
-			s.changed(set, toImage("b"))
-			s.Manager().Terminate(pods[3])
-		}},
+		{name: "MEND-5 one above the partition is not", want: "deleted while the pod with the ordinal 2 is not ready",
+			write: func(s *scene) {
+				set, pods := s.stateful(4, inParallel, withPartition(2))
+				s.User().Edit(pods[2], unready)
+				s.changed(set, toImage("b"))
+				s.Manager().Terminate(pods[3])
+			}},
 		{name: "STS-76 all pods are recreated at once", write: func(s *scene) {
 			set, pods := s.stateful(3, recreates)
 			set = s.changed(set, toImage("b"), toReplicas(1))
@@ -236,7 +241,8 @@ func aClaim(kind string, owner Object) *corev1.PersistentVolumeClaim {
 
 func retains(scaled, deleted appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSetSpec) {
 	return func(s *appsv1.StatefulSetSpec) {
-		s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: scaled, WhenDeleted: deleted}
+		s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: scaled,
+			WhenDeleted: deleted}
 	}
 }
 

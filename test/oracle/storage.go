@@ -24,10 +24,12 @@ const (
 // a node uses it that did so before the lag (SM-36, SM-37), and that of a volume when it is not Bound (SM-22), for which the version of the
 // volume speaks, so that nothing is excused.
 func StorageIsProtectedWhileUsed() Oracle {
-	return Oracle{"S29", "claims of ephemeral volumes belong to their pods, and classes, claims and volumes stay while they are used", func(j *judge) hooks {
-		s := &storageJudge{judge: j, pods: map[types.UID]*corev1.Pod{}, ends: map[types.UID]time.Time{}, placed: map[types.UID]time.Time{}, uses: map[string]map[identity]time.Time{}}
-		return hooks{before: s.before, after: s.after}
-	}}
+	return Oracle{"S29", "claims of ephemeral volumes belong to their pods, and classes, claims and volumes stay while they are used",
+		func(j *judge) hooks {
+			s := &storageJudge{judge: j, pods: map[types.UID]*corev1.Pod{}, ends: map[types.UID]time.Time{},
+				placed: map[types.UID]time.Time{}, uses: map[string]map[identity]time.Time{}}
+			return hooks{before: s.before, after: s.after}
+		}}
 }
 
 // storageJudge is what S29 remembers.
@@ -73,7 +75,8 @@ func (s *storageJudge) claimReleased(r *revision, c *corev1.PersistentVolumeClai
 		ref, _ := controller(c)
 		own := ref.UID == p.UID
 		uses := slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name || v.Ephemeral != nil && own && p.Name+"-"+v.Name == c.Name
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name ||
+				v.Ephemeral != nil && own && p.Name+"-"+v.Name == c.Name
 		})
 		if !uses || p.Spec.NodeName == "" || own && p.DeletionTimestamp != nil { // the pod and its claim would wait for one another
 			continue
@@ -83,7 +86,8 @@ func (s *storageJudge) claimReleased(r *revision, c *corev1.PersistentVolumeClai
 			continue
 		}
 		s.judges(false)
-		s.report(r, s.of(p.Pod), "the claim may go, though the pod %s on the node %s has used it since %s", p.Name, p.Spec.NodeName, s.placed[p.UID].UTC().Format("15:04:05.000"))
+		s.report(r, s.of(p.Pod), "the claim may go, though the pod %s on the node %s has used it since %s", p.Name, p.Spec.NodeName,
+			s.placed[p.UID].UTC().Format("15:04:05.000"))
 		return
 	}
 	s.judges(excused)
@@ -145,7 +149,8 @@ func (s *storageJudge) released(r *revision, class string) {
 			continue
 		}
 		s.judges(false)
-		s.report(r, nil, "the class may go, though the %s with the uid %s has referred to it since %s", user.kind, user.uid, since.UTC().Format("15:04:05.000"))
+		s.report(r, nil, "the class may go, though the %s with the uid %s has referred to it since %s", user.kind, user.uid,
+			since.UTC().Format("15:04:05.000"))
 		return
 	}
 	s.judges(excused)

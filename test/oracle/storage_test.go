@@ -76,7 +76,8 @@ func TestStorageIsProtectedWhileUsedClaims(t *testing.T) { // S29
 func TestStorageIsProtectedWhileUsedClasses(t *testing.T) { // S29
 	const broken = "the class may go"
 	doomed := func(s *scene) Object {
-		c := s.User().Create(&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold", Finalizers: []string{attributesFinalizer, "x"}}})
+		c := s.User().Create(&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold",
+			Finalizers: []string{attributesFinalizer, "x"}}})
 		return s.User().Terminate(c)
 	}
 	release := func(o Object) { o.SetFinalizers([]string{"x"}) }
@@ -101,12 +102,14 @@ func TestStorageIsProtectedWhileUsedClasses(t *testing.T) { // S29
 			s.Manager().Edit(doomed(s), release)
 		}},
 		{name: "ST-42 a claim is to have it", write: used(spec), want: broken},
-		{name: "ST-42 a claim has it", write: used(func(c *corev1.PersistentVolumeClaim) { c.Status.CurrentVolumeAttributesClassName = &gold }), want: broken},
+		{name: "ST-42 a claim has it",
+			write: used(func(c *corev1.PersistentVolumeClaim) { c.Status.CurrentVolumeAttributesClassName = &gold }), want: broken},
 		{name: "ST-42 a claim is about to have it", write: used(func(c *corev1.PersistentVolumeClaim) {
 			c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: gold}
 		}), want: broken},
 		{name: "ST-42 a volume has it", write: func(s *scene) {
-			s.User().Create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{VolumeAttributesClassName: &gold}})
+			s.User().Create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+				Spec: corev1.PersistentVolumeSpec{VolumeAttributesClassName: &gold}})
 			s.Wait(time.Minute)
 			s.Manager().Release(doomed(s))
 		}, want: broken},
@@ -144,7 +147,8 @@ func TestStorageIsProtectedWhileUsedProtection(t *testing.T) { // S29
 	const claimBroken, volumeBroken = "the claim may go", "the volume may go"
 	// aClaim is being deleted, after somebody has used it for a minute.
 	aClaim := func(s *scene, users ...*corev1.Pod) Object {
-		c := s.User().Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Finalizers: []string{claimFinalizer, "x"}}})
+		c := s.User().Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data",
+			Finalizers: []string{claimFinalizer, "x"}}})
 		for _, p := range users {
 			s.User().Create(p)
 		}
@@ -177,7 +181,8 @@ func TestStorageIsProtectedWhileUsedProtection(t *testing.T) { // S29
 		}},
 		{name: "a user takes it off", write: func(s *scene) { s.User().Edit(aClaim(s, usesData("n")), off) }},
 		{name: "SM-22 a volume that is released", write: func(s *scene) { s.Manager().Release(aVolume(s, corev1.VolumeReleased)) }},
-		{name: "SM-22 a volume that is bound", write: func(s *scene) { s.Manager().Release(aVolume(s, corev1.VolumeBound)) }, want: volumeBroken},
+		{name: "SM-22 a volume that is bound", write: func(s *scene) { s.Manager().Release(aVolume(s, corev1.VolumeBound)) },
+			want: volumeBroken},
 		{name: "a user lets a bound volume go", write: func(s *scene) { s.User().Release(aVolume(s, corev1.VolumeBound)) }},
 	})
 }

@@ -57,7 +57,8 @@ func (r *revision) summary() string {
 	case r.Injected:
 		by = "injected"
 	}
-	return fmt.Sprintf("%d %s %s %s %s%s; %s", r.Version, r.When.UTC().Format("15:04:05.000"), strings.ToLower(string(r.Type)), r.kind, r.key, describe(r.Object), by)
+	return fmt.Sprintf("%d %s %s %s %s%s; %s", r.Version, r.When.UTC().Format("15:04:05.000"), strings.ToLower(string(r.Type)), r.kind,
+		r.key, describe(r.Object), by)
 }
 
 // describe tells what matters to oracles about an object.
@@ -74,12 +75,15 @@ func describe(o Object) string {
 	case *corev1.Pod:
 		fmt.Fprintf(&b, " %s ready=%v node=%q", o.Status.Phase, ready(o), o.Spec.NodeName)
 	case *appsv1.ReplicaSet:
-		fmt.Fprintf(&b, " gen %d/%d size %d status %d/%d/%d revision %s", o.Status.ObservedGeneration, o.Generation, ptr.Deref(o.Spec.Replicas, 1),
+		fmt.Fprintf(&b, " gen %d/%d size %d status %d/%d/%d revision %s", o.Status.ObservedGeneration, o.Generation,
+			ptr.Deref(o.Spec.Replicas, 1),
 			o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Annotations[revisionAnnotation])
 	case *appsv1.Deployment:
 		surge, unavailable := fences(o)
-		fmt.Fprintf(&b, " gen %d/%d replicas %d +%d -%d %s paused=%v status %d/%d/%d/%d revision %s collisions %d", o.Status.ObservedGeneration, o.Generation,
-			ptr.Deref(o.Spec.Replicas, 1), surge, unavailable, o.Spec.Strategy.Type, o.Spec.Paused, o.Status.Replicas, o.Status.UpdatedReplicas,
+		fmt.Fprintf(&b, " gen %d/%d replicas %d +%d -%d %s paused=%v status %d/%d/%d/%d revision %s collisions %d",
+			o.Status.ObservedGeneration, o.Generation,
+			ptr.Deref(o.Spec.Replicas, 1), surge, unavailable, o.Spec.Strategy.Type, o.Spec.Paused, o.Status.Replicas,
+			o.Status.UpdatedReplicas,
 			o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Annotations[revisionAnnotation], ptr.Deref(o.Status.CollisionCount, 0))
 	case *corev1.Endpoints:
 		up, down := 0, 0

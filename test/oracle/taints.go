@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// evictionAccount is the service account of taint eviction, and the end of its user agent (TE-1). No other controller that has it deletes pods.
+// evictionAccount is the service account of taint eviction, and the end of its user agent (TE-1). No other controller that has it
+// deletes pods.
 const evictionAccount = "node-controller"
 
 // NoEvictionBeforeItsTime is S27: taint eviction marks a pod, deletes it, or has it evicted, only when it is due by the taints that its
@@ -51,7 +52,8 @@ func (j *judge) askedToEvict(r *revision) bool {
 		return false
 	}
 	return slices.ContainsFunc(j.requests, func(q *request) bool {
-		return q.manager && q.Verb == "create" && q.Subresource == "eviction" && q.Succeeded() && q.Namespace+"/"+q.Name == r.key && isOf(q.Request, evictionAccount) &&
+		return q.manager && q.Verb == "create" && q.Subresource == "eviction" && q.Succeeded() && q.Namespace+"/"+q.Name == r.key &&
+			isOf(q.Request, evictionAccount) &&
 			!r.When.Before(q.Received.Add(-j.o.Slack)) && !r.When.After(q.Done.Add(j.o.Slack))
 	})
 }
@@ -132,7 +134,8 @@ func (j *judge) evicts(r *revision, p *corev1.Pod, t *taintTimes, step string) {
 		taints = states[len(states)-1].taints
 	}
 	j.judges(false)
-	j.report(r, []string{Node + "/" + p.Spec.NodeName}, "the pod is %s, with the tolerations %v, although its node has the taints %v", step, p.Spec.Tolerations, taints)
+	j.report(r, []string{Node + "/" + p.Spec.NodeName}, "the pod is %s, with the tolerations %v, although its node has the taints %v", step,
+		p.Spec.Tolerations, taints)
 }
 
 // due reports whether a pod is due by the taints of a node.
@@ -151,7 +154,8 @@ func (j *judge) due(p *corev1.Pod, n taintsAt, bound time.Time) bool {
 // tolerated returns for how many seconds a pod tolerates a taint: 0 if it does not, negative: for ever.
 func tolerated(p *corev1.Pod, t corev1.Taint) int64 {
 	for _, o := range p.Spec.Tolerations {
-		matches := (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) && (o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
+		matches := (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
+			(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
 		if !matches {
 			continue
 		}

@@ -22,13 +22,15 @@ func evicting(keys ...string) func(Object) {
 // mark is the condition that comes before an eviction.
 func mark(o Object) {
 	p := o.(*corev1.Pod)
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"})
+	p.Status.Conditions = append(p.Status.Conditions,
+		corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"})
 }
 
 // evictor is taint eviction.
 func evictor(s *scene) Hand { return s.Manager().Account(evictionAccount) }
 
-// evicted is what the eviction of a pod leaves in a history: a request without a version in its answer, and the end of the pod, which is nobody's.
+// evicted is what the eviction of a pod leaves in a history: a request without a version in its answer, and the end of the pod, which
+// is nobody's.
 func evicted(s *scene, by Hand, pod Object) {
 	before := len(s.Requests)
 	s.User().Delete(pod)

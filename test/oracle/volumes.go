@@ -44,7 +44,8 @@ func (j *judge) alone(r *revision, one *storagev1.VolumeAttachment, a *attachmen
 			continue
 		}
 		j.judges(false)
-		j.report(r, []string{VolumeAttachment + "/" + name, PersistentVolume + "/" + v.Name}, "the volume %s, which one node at a time may have, is attached to %s, too", v.Name, other.Spec.NodeName)
+		j.report(r, []string{VolumeAttachment + "/" + name, PersistentVolume + "/" + v.Name},
+			"the volume %s, which one node at a time may have, is attached to %s, too", v.Name, other.Spec.NodeName)
 		return
 	}
 	j.judges(excused)
@@ -56,8 +57,9 @@ func (j *judge) alone(r *revision, one *storagev1.VolumeAttachment, a *attachmen
 // said within the lag does, and so does a pod that has come within the lag of its watch.
 func NoDetachWhileUsed() Oracle {
 	return Oracle{"S31", "no volume is detached that a living node has in use", func(j *judge) hooks {
-		d := &detachJudge{judge: j, attachments: newAttachments(), nodes: map[string][]nodeAt{}, claims: map[string]*corev1.PersistentVolumeClaim{},
-			users: map[place]map[types.UID]time.Time{}, ended: map[place]time.Time{}}
+		d := &detachJudge{judge: j, attachments: newAttachments(), nodes: map[string][]nodeAt{},
+			claims: map[string]*corev1.PersistentVolumeClaim{},
+			users:  map[place]map[types.UID]time.Time{}, ended: map[place]time.Time{}}
 		return hooks{before: func(r *revision) {
 			old, ok := r.old.(*storagev1.VolumeAttachment)
 			if ok && r.manager && r.goes() && old.DeletionTimestamp == nil {
@@ -134,7 +136,8 @@ func (d *detachJudge) detaches(r *revision, a *storagev1.VolumeAttachment) {
 				continue
 			}
 			d.judges(false)
-			d.report(r, []string{Node + "/" + a.Spec.NodeName}, "it is deleted, and a pod on the node %s has needed it for %v", a.Spec.NodeName, d.now.Sub(since))
+			d.report(r, []string{Node + "/" + a.Spec.NodeName}, "it is deleted, and a pod on the node %s has needed it for %v",
+				a.Spec.NodeName, d.now.Sub(since))
 			return
 		}
 	}
@@ -246,10 +249,12 @@ func sameVolume(a, b *corev1.PersistentVolume) bool {
 	if a != nil && b != nil && a.Name == b.Name {
 		return true
 	}
-	return a != nil && b != nil && a.Spec.CSI != nil && b.Spec.CSI != nil && a.Spec.CSI.Driver == b.Spec.CSI.Driver && a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
+	return a != nil && b != nil && a.Spec.CSI != nil && b.Spec.CSI != nil && a.Spec.CSI.Driver == b.Spec.CSI.Driver &&
+		a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
 }
 
 // exclusive reports whether one node at a time may have a volume (AD-24).
 func exclusive(v *corev1.PersistentVolume) bool {
-	return len(v.Spec.AccessModes) > 0 && !slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany) && !slices.Contains(v.Spec.AccessModes, corev1.ReadOnlyMany)
+	return len(v.Spec.AccessModes) > 0 && !slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany) &&
+		!slices.Contains(v.Spec.AccessModes, corev1.ReadOnlyMany)
 }

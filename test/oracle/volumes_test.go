@@ -26,16 +26,18 @@ func (s *scene) aDisk(modes ...corev1.PersistentVolumeAccessMode) *corev1.Persis
 // attachmentTo is the VolumeAttachment of the disk and a node.
 func attachmentTo(node string) *storagev1.VolumeAttachment {
 	name := "disk"
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(diskName, node)}, Spec: storagev1.VolumeAttachmentSpec{
-		Attacher: "d", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
-	}}
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(diskName, node)},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "d", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+		}}
 }
 
 // usesData is a pod on a node that uses the claim.
 func usesData(node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: named("user")}
 	p.Spec.NodeName = node
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	return p
 }
 
@@ -95,7 +97,8 @@ func TestOneNodePerExclusiveVolume(t *testing.T) { // S30
 }
 
 func TestNoDetachWhileUsed(t *testing.T) { // S31
-	const used, listed, needed, early = "is ready and has it in use", "lists the volume as attached", "a pod on the node n has needed it", "is not ready and has it in use, which no pod has needed for 5m"
+	const used, listed, needed, early = "is ready and has it in use", "lists the volume as attached", "a pod on the node n has needed it",
+		"is not ready and has it in use, which no pod has needed for 5m"
 	uses := func(o Object) { o.(*corev1.Node).Status.VolumesInUse = []corev1.UniqueVolumeName{diskName} }
 	frees := func(o Object) { o.(*corev1.Node).Status.VolumesInUse = nil }
 	lists := func(o Object) {

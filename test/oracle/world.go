@@ -140,8 +140,9 @@ var epoch = time.Unix(0, 0)
 func newWorld(h *History, o Options) *world {
 	l := link(h, &o)
 	return &world{
-		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch, owners: map[identity]*owner{},
-		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
+		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch,
+		owners: map[identity]*owner{},
+		pods:   map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
 		slicesOf: map[string]map[string]*discoveryv1.EndpointSlice{},

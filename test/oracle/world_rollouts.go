@@ -91,7 +91,8 @@ func since(t time.Time, o metav1.Object, now time.Time) time.Time {
 // keepOrder remembers what a ReplicaSet is asked for now.
 func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	size := ptr.Deref(s.Spec.Replicas, 1)
-	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager, author: r.author, owner: s.controller}
+	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager,
+		author: r.author, owner: s.controller}
 	d := w.deployments[s.controller]
 	if d != nil && d.gone == nil {
 		spec.spec = d.fence()

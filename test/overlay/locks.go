@@ -19,8 +19,8 @@ const (
 	sitesPattern = "type S%[1]d struct{}\n\nfunc (S%[1]d) Name() string { return %[2]q }\n\n"
 )
 
-// CheckLocks replaces the locks of the product's packages by those of test/lockorder, in files that are edited already, too. The module is the
-// folder of the main module.
+// CheckLocks replaces the locks of the product's packages by those of test/lockorder, in files that are edited already, too. The module
+// is the folder of the main module.
 func (f Files) CheckLocks(module string) error {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -71,8 +71,8 @@ func (f Files) CheckLocks(module string) error {
 	return nil
 }
 
-// replaceLocks replaces the locks that a file declares, of which the first has a number, and returns how they are called: by the type or function
-// and the name of the field or variable. Lines stay where they are.
+// replaceLocks replaces the locks that a file declares, of which the first has a number, and returns how they are called: by the type
+// or function and the name of the field or variable. Lines stay where they are.
 func replaceLocks(path, text string, first int) (replaced string, names []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)

@@ -35,12 +35,14 @@ func f() {
 	if want := []string{"global", "T.it", "T.mu", "f.local"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
-	for _, want := range []string{"var global lockorder.Mutex[lockorder.S7]\n", "\tlockorder.RWMutex[lockorder.S8]\n", "mu, other lockorder.Mutex[lockorder.S9] //", "func(*sync.WaitGroup)", "var local lockorder.Mutex[lockorder.S10]\n"} {
+	for _, want := range []string{"var global lockorder.Mutex[lockorder.S7]\n", "\tlockorder.RWMutex[lockorder.S8]\n",
+		"mu, other lockorder.Mutex[lockorder.S9] //", "func(*sync.WaitGroup)", "var local lockorder.Mutex[lockorder.S10]\n"} {
 		if !strings.Contains(replaced, want) {
 			t.Errorf("%q is not in\n%s", want, replaced)
 		}
 	}
-	if !strings.HasPrefix(replaced, text[:len("package x")]) || strings.Index(replaced, "\n") < len("package x;") || strings.Count(replaced, "\n") != strings.Count(text, "\n")+2 {
+	if !strings.HasPrefix(replaced, text[:len("package x")]) || strings.Index(replaced, "\n") < len("package x;") ||
+		strings.Count(replaced, "\n") != strings.Count(text, "\n")+2 {
 		t.Errorf("lines have moved:\n%s", replaced)
 	}
 	if _, err := parser.ParseFile(token.NewFileSet(), "x.go", replaced, 0); err != nil {
@@ -68,7 +70,8 @@ func TestAllLocksAreChecked(t *testing.T) {
 			names[name] = true
 		}
 	}
-	for _, name := range []string{"pkg/controllers/garbagecollector.runner.mu", "pkg/informers/metadata.Informers.mu", "pkg/informers/metadata.resourceWatch.mu"} {
+	for _, name := range []string{"pkg/controllers/garbagecollector.runner.mu", "pkg/informers/metadata.Informers.mu",
+		"pkg/informers/metadata.resourceWatch.mu"} {
 		if !names[name] {
 			t.Errorf("%s is not checked", name)
 		}

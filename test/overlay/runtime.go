@@ -18,7 +18,9 @@ const goVersion = "go1.26"
 // through a file of its own, which exists in the overlay only. The module is the folder of the main module.
 func Seeded(module string) (Files, error) {
 	if v := runtime.Version(); v != goVersion && !strings.HasPrefix(v, goVersion+".") {
-		return nil, fmt.Errorf("the runtime of %s is not known here: see whether the edits in test/overlay/runtime.go, made for %s, are right for it", v, goVersion)
+		return nil,
+			fmt.Errorf("the runtime of %s is not known here: see whether the edits in test/overlay/runtime.go, made for %s, are right for "+
+				"it", v, goVersion)
 	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -51,7 +53,8 @@ func init() { seedBubble, endBubble = runtimeSeedBubble, runtimeEndBubble }
 // chance are the edits by which all that is drawn at random in a bubble follows from its seed.
 var chance = []edit{
 	// Each bubble has a generator of its own.
-	{"runtime/synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
+	{"runtime/synctest.go", "\tid      uint64 // unique id\n",
+		"\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
 	{"runtime/synctest.go", "var bubbleGen atomic.Uint64", generator + "\nvar bubbleGen atomic.Uint64"},
 	{"math/rand/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
 	{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
@@ -223,9 +226,10 @@ var turns = []edit{
 		pd := &pp.sysmontick
 		sysretake := false
 `},
-	// Goroutines outside of the bubble, such as those that the monitor or a timer wakes at some real time, wait at the end of the queue: they
-	// neither take the next turn away from a goroutine of the bubble, nor come from the global queue in its stead.
-	{"runtime/proc.go", "\tif pp.schedtick%61 == 0 && !sched.runq.empty() {\n", "\tif !seeded && pp.schedtick%61 == 0 && !sched.runq.empty() {\n"},
+	// Goroutines outside of the bubble, such as those that the monitor or a timer wakes at some real time, wait at the end of the
+	// queue: they neither take the next turn away from a goroutine of the bubble, nor come from the global queue in its stead.
+	{"runtime/proc.go", "\tif pp.schedtick%61 == 0 && !sched.runq.empty() {\n",
+		"\tif !seeded && pp.schedtick%61 == 0 && !sched.runq.empty() {\n"},
 	{"runtime/proc.go", "func runqput(pp *p, gp *g, next bool) {\n", `func runqput(pp *p, gp *g, next bool) {
 	if seeded && gp.bubble == nil {
 		next = false

@@ -137,7 +137,8 @@ func (s *side) reference(name string, controller bool) object {
 	if versions := s.objects["replicasets/"+name]; len(versions) > 0 {
 		uid = versions[0]["metadata"].(object)["uid"].(string)
 	}
-	return object{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": controller, "blockOwnerDeletion": controller}
+	return object{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": controller,
+		"blockOwnerDeletion": controller}
 }
 
 func clone(o object) object {
@@ -240,7 +241,8 @@ func (g maker) edit(a *action) func(*side, object) {
 }
 
 func (g maker) patch(a *action) {
-	a.verb, a.contentType = "patch", choose(g, "application/strategic-merge-patch+json", "application/strategic-merge-patch+json", "application/merge-patch+json")
+	a.verb, a.contentType = "patch",
+		choose(g, "application/strategic-merge-patch+json", "application/strategic-merge-patch+json", "application/merge-patch+json")
 	if hasStatus(a.resource) && g.IntN(3) == 0 {
 		a.sub = "status"
 	}
@@ -271,7 +273,8 @@ func (g maker) patch(a *action) {
 			meta["finalizers"] = nil
 		case 6:
 			if a.resource == "pods" {
-				patch["status"] = object{"phase": "Failed", "conditions": []any{object{"type": "DisruptionTarget", "status": "True", "reason": "R"}}}
+				patch["status"] = object{"phase": "Failed",
+					"conditions": []any{object{"type": "DisruptionTarget", "status": "True", "reason": "R"}}}
 			} else if a.resource == "replicasets" || a.resource == "deployments" {
 				patch["spec"], patch["status"] = object{"replicas": 2}, object{"replicas": 2}
 			}

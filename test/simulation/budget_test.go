@@ -132,7 +132,8 @@ func (s *writes) judge(t *testing.T, piece suite.Budget, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	total, floor := s.status+s.other, piece.Floor.Total()
-	t.Logf("%d writes, floor %d (x%.3f), %d of %d that are no status, in %v", total, floor, float64(total)/float64(floor), s.other, piece.Floor.Other, took)
+	t.Logf("%d writes, floor %d (x%.3f), %d of %d that are no status, in %v", total, floor, float64(total)/float64(floor), s.other,
+		piece.Floor.Other, took)
 	for _, kind := range slices.Sorted(maps.Keys(s.kinds)) {
 		t.Logf("%6d %s", s.kinds[kind], kind)
 	}
@@ -159,7 +160,8 @@ func podsWithin(t *testing.T, piece suite.Budget, server *apiserver.Server, sinc
 			return
 		}
 		active += n
-		if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+		if slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
 			available += n
 		}
 	}
@@ -171,7 +173,8 @@ func podsWithin(t *testing.T, piece suite.Budget, server *apiserver.Server, sinc
 		}
 		count(pods[p.Name], 1)
 		if e.Version > since && (active > piece.MostPods || available < piece.LeastAvailable) {
-			t.Errorf("%d pods (at most %d), %d available (at least %d) at version %d", active, piece.MostPods, available, piece.LeastAvailable, e.Version)
+			t.Errorf("%d pods (at most %d), %d available (at least %d) at version %d", active, piece.MostPods, available,
+				piece.LeastAvailable, e.Version)
 		}
 	}
 }

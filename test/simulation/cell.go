@@ -159,7 +159,8 @@ func (c *cell) step(name string) {
 	case ready:
 		c.editPod(c.oldest(starting), func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodRunning
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.Now().Rfc3339Copy()}}
 		})
 	case gone:
 		p := c.oldest(ending)

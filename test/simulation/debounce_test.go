@@ -34,7 +34,8 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 		},
 		"a series of changes to one ReplicaSet": func(b *busy) {
 			d := suite.Deployment("web", 3)
-			b.Create(&appsv1.ReplicaSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template}})
+			b.Create(&appsv1.ReplicaSet{ObjectMeta: d.ObjectMeta,
+				Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template}})
 			for n := range 10 {
 				b.prompt()
 				suite.Patch[*appsv1.ReplicaSet](b.User, "web", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n%4))

@@ -185,7 +185,8 @@ func (w *world) explained(t *testing.T, controller string) (details, compared in
 			t.Errorf("%s: %d bytes: %.2000s", path, len(body), body)
 		}
 		for _, secret := range secrets {
-			if secret != "" && (strings.Contains(body, secret) || strings.Contains(body, base64.StdEncoding.EncodeToString([]byte(secret)))) {
+			if secret != "" &&
+				(strings.Contains(body, secret) || strings.Contains(body, base64.StdEncoding.EncodeToString([]byte(secret)))) {
 				t.Errorf("%s shows a credential: %s", path, body)
 			}
 		}

@@ -34,9 +34,11 @@ func TestExhaustive(t *testing.T) {
 		scenario("three replicas, new image, back", 0, "create web replicas=3 image=good:1", "image web good:2", "image web good:1"),
 		scenario("a pod is deleted", 0, "create web replicas=2 image=good:1", "pod web n=0 do=delete", "edit web replicas=1"),
 		scenario("a StatefulSet, recreated", 0, "sts db replicas=2 image=good:1 pods=Parallel strategy=Recreate", "sts db image=good:2"),
-		scenario("a StatefulSet, recreated, and a pod is given back, a crash", 1, "sts db replicas=2 image=good:1 pods=Parallel strategy=Recreate",
+		scenario("a StatefulSet, recreated, and a pod is given back, a crash", 1,
+			"sts db replicas=2 image=good:1 pods=Parallel strategy=Recreate",
 			"pod db n=0 do=relabel", "sts db image=good:2", "pod db n=0 do=restore"),
-		scenario("a pod is taken away and given back", 0, "create web replicas=1 image=good:1", "pod web n=0 do=relabel", "pod web n=0 do=restore"),
+		scenario("a pod is taken away and given back", 0, "create web replicas=1 image=good:1", "pod web n=0 do=relabel",
+			"pod web n=0 do=restore"),
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			x := Explore(t, s, controllers.Registry, *pathsFlag)

@@ -96,7 +96,8 @@ func (run *jobRun) read(w *world, began time.Time) {
 		}
 	}
 	for _, q := range w.record.requests {
-		if !slices.Contains([]string{"create", "update", "patch", "delete"}, q.Verb) || q.Resource == "events" || q.Resource == "leases" || q.Received.Before(began) {
+		if !slices.Contains([]string{"create", "update", "patch", "delete"}, q.Verb) || q.Resource == "events" || q.Resource == "leases" ||
+			q.Received.Before(began) {
 			continue
 		}
 		run.writes++
@@ -124,7 +125,8 @@ func TestWritesOfALargeJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run := runJob(t, completions, parallelism, edit)
 			const floor = 2 * completions // each pod is created, and loses its finalizer
-			t.Logf("%d pods in %v; %d status writes; %d writes, floor %d (x%.3f); %d conflicts; complete %v after the last pod", run.pods, run.took,
+			t.Logf("%d pods in %v; %d status writes; %d writes, floor %d (x%.3f); %d conflicts; complete %v after the last pod", run.pods,
+				run.took,
 				run.statuses, run.writes, floor, float64(run.writes)/floor, run.conflicts, run.lag)
 			if most := int(run.took/time.Second) + 2; run.statuses > most {
 				t.Errorf("%d status writes in %v, at most %d", run.statuses, run.took, most)
@@ -132,7 +134,8 @@ func TestWritesOfALargeJob(t *testing.T) {
 			if run.writes > floor*11/10 || run.conflicts > 0 {
 				t.Errorf("%d writes, floor %d, %d conflicts", run.writes, floor, run.conflicts)
 			}
-			if run.finalStatus.Succeeded != completions || run.finalStatus.Failed != 0 || run.pods != completions || run.mostAtATime > parallelism {
+			if run.finalStatus.Succeeded != completions || run.finalStatus.Failed != 0 || run.pods != completions ||
+				run.mostAtATime > parallelism {
 				t.Errorf("%d pods, at most %d at a time; %+v", run.pods, run.mostAtATime, run.finalStatus)
 			}
 		})

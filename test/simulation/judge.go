@@ -35,8 +35,8 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 	return o
 }
 
-// unsafe tells what was no fault of this world only because it went well: locks that were taken in another order than before, in this world or an
-// earlier one of this program, and panics that ended at one object.
+// unsafe tells what was no fault of this world only because it went well: locks that were taken in another order than before, in this
+// world or an earlier one of this program, and panics that ended at one object.
 func (w *world) unsafe() (found []string) {
 	for _, problem := range lockorder.Problems() {
 		found = append(found, "Locks "+problem)
@@ -60,8 +60,10 @@ func (w *world) outagesUntilNow() []oracle.Outage {
 func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.Counts) {
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
-		Settled: settled, Unhindered: true, End: time.Now(), NodeGrace: nodeGrace, NodeStartupGrace: nodeGrace, TerminatedPodThreshold: w.script.Setting("terminated", 12500),
-		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages, Slices: w.only == nil || w.only["endpointslice-controller"],
+		Settled: settled, Unhindered: true, End: time.Now(), NodeGrace: nodeGrace, NodeStartupGrace: nodeGrace,
+		TerminatedPodThreshold: w.script.Setting("terminated", 12500),
+		Lag:                    knownWithin, EndpointsLag: 10 * time.Second, Outages: outages, Slices: w.only == nil ||
+			w.only["endpointslice-controller"],
 		Binds: w.only == nil || w.only["persistentvolume-binder-controller"],
 	}
 	h := w.record.history()

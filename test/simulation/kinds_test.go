@@ -91,7 +91,8 @@ func (s *side) resource(t *testing.T, e example) (found metav1.APIResource) {
 			}
 			if r.Name == e.Resource && group == e.Group {
 				slices.Sort(r.Verbs)
-				return metav1.APIResource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, SingularName: r.SingularName, Group: group, Version: version, Verbs: r.Verbs}
+				return metav1.APIResource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, SingularName: r.SingularName, Group: group,
+					Version: version, Verbs: r.Verbs}
 			}
 		}
 	}
@@ -147,7 +148,8 @@ func (e example) steps(r metav1.APIResource, namespace string) []step {
 	if e.Status != nil {
 		steps = append(steps,
 			patch(one, "the status, by the wrong path", object{"status": e.Status}),
-			patch(one+"/status", "the status", object{"status": e.Status, "metadata": object{"labels": object{"c": "d"}, "annotations": object{"c": "d"}}}))
+			patch(one+"/status", "the status",
+				object{"status": e.Status, "metadata": object{"labels": object{"c": "d"}, "annotations": object{"c": "d"}}}))
 	}
 	return append(steps,
 		step{verb: http.MethodPut, path: one, contentType: plainJSON, stale: "unset", remark: "without a version"},

@@ -202,7 +202,8 @@ func refused(r apirequest.Request, code int) error {
 	case -1:
 		return errSilence
 	case 409:
-		return apierrors.NewConflict(resource, r.Name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return apierrors.NewConflict(resource, r.Name,
+			errors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	case 429:
 		return apierrors.NewTooManyRequests("too many requests, please try again later", 1)
 	case 500:

@@ -22,13 +22,15 @@ import (
 func TestAServerThatLagsShowsThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, link := apiserver.New(1), newLink(1, time.Millisecond)
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://memory", Transport: &apiserver.Client{Server: server, Name: "test", Network: link}, QPS: -1})
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://memory",
+			Transport: &apiserver.Client{Server: server, Name: "test", Network: link}, QPS: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		maps := client.CoreV1().ConfigMaps("default")
 		create := func(name string) {
-			if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

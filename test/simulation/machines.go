@@ -131,7 +131,8 @@ func (m *machines) Authorize(allowed func() bool) error {
 
 // mirrors is a resource of an aggregated API server.
 var mirrors = apiserver.Custom{
-	GroupVersionKind: schema.GroupVersionKind{Group: "mirror.example.com", Version: "v1", Kind: "Mirror"}, Resource: "mirrors", Mirrors: true,
+	GroupVersionKind: schema.GroupVersionKind{Group: "mirror.example.com", Version: "v1", Kind: "Mirror"}, Resource: "mirrors",
+	Mirrors: true,
 }
 
 // Mirror implements suite.Machines.
@@ -141,7 +142,8 @@ func (m *machines) Mirror(o metav1.Object, exists bool) error {
 	object.SetNamespace(o.GetNamespace())
 	object.SetName(o.GetName())
 	object.SetUID(o.GetUID())
-	write := apiserver.Write{By: "extension-server", Verb: apiserver.Create, Resource: mirrors.Resource + "." + mirrors.Group, Object: object}
+	write := apiserver.Write{By: "extension-server", Verb: apiserver.Create, Resource: mirrors.Resource + "." + mirrors.Group,
+		Object: object}
 	if !exists {
 		write.Verb, write.Namespace, write.Name, write.Object = apiserver.Delete, o.GetNamespace(), o.GetName(), nil
 	}

@@ -52,7 +52,8 @@ type busy struct {
 
 // newBusy starts a cluster whose kubelets are quick, and a manager.
 func newBusy(t *testing.T) *busy {
-	w := newWorld(script.Script{Seed: 1, Settings: map[string]string{"elect": "0", "garbage": "0", "pace": "5", "latency": "1"}}, controllers.Registry)
+	w := newWorld(script.Script{Seed: 1, Settings: map[string]string{"elect": "0", "garbage": "0", "pace": "5", "latency": "1"}},
+		controllers.Registry)
 	slots := make(chan struct{}, writesAtOnce)
 	w.way = func(n apiserver.Network) apiserver.Network { return &crowded{n, slots} }
 	clear(w.clients) // which know no such way

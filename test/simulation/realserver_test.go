@@ -76,7 +76,8 @@ func newSide(t *testing.T, config *rest.Config) *side {
 func (s *side) begin(t *testing.T, name string) {
 	body := fmt.Sprintf(`{"metadata":{"name":%q}}`, name)
 	made := &corev1.Namespace{}
-	if err := s.client.CoreV1().RESTClient().Post().Resource("namespaces").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Into(made); err != nil {
+	if err := s.client.CoreV1().RESTClient().Post().Resource("namespaces").SetHeader("Content-Type",
+		"application/json").Body([]byte(body)).Do(t.Context()).Into(made); err != nil {
 		t.Fatal(err)
 	}
 	// The real server's admission creates no pod without it, and would add its token to each pod.
@@ -133,7 +134,8 @@ func compare(t *testing.T, seed uint64, sides ...*side) (answers int) {
 				told = append(told, s.watched(t, resource, initial))
 			}
 			if diff := cmp.Diff(told[1], told[0]); diff != "" {
-				t.Fatalf("after\n%s\na watch of %s of the real server (-) and the one in memory (+) tell different things:\n%s", strings.Join(done, "\n"), resource, diff)
+				t.Fatalf("after\n%s\na watch of %s of the real server (-) and the one in memory (+) tell different things:\n%s",
+					strings.Join(done, "\n"), resource, diff)
 			}
 		}
 	}

@@ -123,9 +123,11 @@ func codeOf(v apiserver.Verb, err error) int {
 }
 
 // recorded are the resources that oracles judge.
-var recorded = strings.Fields("pods replicasets replicationcontrollers deployments daemonsets statefulsets persistentvolumeclaims jobs services endpoints endpointslices " +
-	"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
-	"persistentvolumes storageclasses volumeattachments volumeattributesclasses")
+var recorded = strings.Fields(
+	"pods replicasets replicationcontrollers deployments daemonsets statefulsets persistentvolumeclaims jobs services endpoints " +
+		"endpointslices " +
+		"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
+		"persistentvolumes storageclasses volumeattachments volumeattributesclasses")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {
@@ -151,13 +153,15 @@ func (r *record) happened() []string {
 	var moments []moment
 	for _, resource := range append(slices.Clone(recorded), "events") {
 		for _, e := range r.server.Since(resource, 0) {
-			moments = append(moments, moment{e.Time, e.Version, fmt.Sprintln("version", e.Version, e.Type, resource, e.Object.GetNamespace(),
-				e.Object.GetName(), e.Object.GetUID(), "generation", e.Object.GetGeneration(), "by", e.By)})
+			moments = append(moments,
+				moment{e.Time, e.Version, fmt.Sprintln("version", e.Version, e.Type, resource, e.Object.GetNamespace(),
+					e.Object.GetName(), e.Object.GetUID(), "generation", e.Object.GetGeneration(), "by", e.By)})
 		}
 	}
 	for _, q := range r.requests {
-		moments = append(moments, moment{q.Done, math.MaxUint64, fmt.Sprintln("request", q.ID, q.Verb, q.Resource, q.Subresource, q.Namespace, q.Name,
-			q.Code, "by", q.UserAgent)})
+		moments = append(moments,
+			moment{q.Done, math.MaxUint64, fmt.Sprintln("request", q.ID, q.Verb, q.Resource, q.Subresource, q.Namespace, q.Name,
+				q.Code, "by", q.UserAgent)})
 	}
 	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.version, b.version)) })
 	lines := make([]string, len(moments))

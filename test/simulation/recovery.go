@@ -42,7 +42,8 @@ func (w *world) lateWork() (broken []string) {
 		return nil
 	}
 	if took := oracle.Recovery(w.record.history(), oracle.Options{}, w.healed); took > bound {
-		broken = append(broken, fmt.Sprintf("L4 the last write came %v after the end of all faults, not within %v", took.Round(time.Millisecond), bound))
+		broken = append(broken,
+			fmt.Sprintf("L4 the last write came %v after the end of all faults, not within %v", took.Round(time.Millisecond), bound))
 	}
 	return broken
 }
@@ -60,7 +61,8 @@ func (w *world) leaderless() (broken []string) {
 	for _, e := range w.electionLease() {
 		if took := e.Time.Sub(w.ready); took > 0 {
 			if took > takeoverWithin {
-				broken = append(broken, fmt.Sprintf("L5 for %v after the last start of a process nobody renewed the lease", took.Round(time.Millisecond)))
+				broken = append(broken,
+					fmt.Sprintf("L5 for %v after the last start of a process nobody renewed the lease", took.Round(time.Millisecond)))
 			}
 			return broken
 		}

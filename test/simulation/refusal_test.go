@@ -19,7 +19,8 @@ import (
 )
 
 var refusalsFlag = flag.String("refusals", "some",
-	"for TestRefusalOfEveryWrite: \"some\", one refusal of each kind of writes, or \"all\", each refusal, and one of each kind in each scenario")
+	"for TestRefusalOfEveryWrite: \"some\", one refusal of each kind of writes, or \"all\", each refusal, and one of each kind in each "+
+		"scenario")
 
 // neighbours is the namespace of the tenant whose writes nobody refuses.
 const neighbours = "beside"
@@ -57,8 +58,8 @@ func TestRefusalOfEveryWrite(t *testing.T) {
 	}
 }
 
-// everyRefusal plays each scenario undisturbed, to learn what is written, and returns what to play with refusals. Each kind of writes is refused
-// in the scenario that has the fewest, in one way or in all; with all, it is also refused once in each other scenario.
+// everyRefusal plays each scenario undisturbed, to learn what is written, and returns what to play with refusals. Each kind of writes
+// is refused in the scenario that has the fewest, in one way or in all; with all, it is also refused once in each other scenario.
 func everyRefusal(t *testing.T) (plays []refusedPlay) {
 	fewest := map[writeKind]int{}
 	where, everywhere := map[writeKind]refusedPlay{}, map[writeKind][]refusedPlay{}
@@ -105,8 +106,8 @@ func neighboursOf(s suite.Scenario) []string {
 	return []string{neighbours}
 }
 
-// playRefused plays a scenario with a server that refuses. What it says of nodes of the neighbours is left out: their users give them ranges by
-// number, which are those of the player.
+// playRefused plays a scenario with a server that refuses. What it says of nodes of the neighbours is left out: their users give them
+// ranges by number, which are those of the player.
 func playRefused(t *testing.T, s suite.Scenario, r *refusing, neighbours ...string) (o Outcome) {
 	inBubble(t, 1, func(t *testing.T) {
 		w := newWorld(ScenarioScript(1), controllers.Registry)

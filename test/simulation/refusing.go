@@ -57,7 +57,8 @@ var refusals = []struct {
 		return denied(apierrors.NewConflict(r, nameIn(w), errors.New("it was changed")))
 	}},
 	{"422", true, func(w apiserver.Write, r schema.GroupResource) error {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: r.Resource}, nameIn(w), field.ErrorList{field.Forbidden(field.NewPath("metadata"), refusalText)})
+		return apierrors.NewInvalid(schema.GroupKind{Kind: r.Resource}, nameIn(w),
+			field.ErrorList{field.Forbidden(field.NewPath("metadata"), refusalText)})
 	}},
 	{"429", true, func(apiserver.Write, schema.GroupResource) error { return apierrors.NewTooManyRequests(refusalText, 1) }},
 	{"500", true, func(apiserver.Write, schema.GroupResource) error {
@@ -69,8 +70,8 @@ var refusals = []struct {
 	{"no answer", false, func(apiserver.Write, schema.GroupResource) error { return errSilence }},
 }
 
-// denied is the answer of the API server if an admission webhook answers with the code, the reason and the details of an error. The server answers by itself
-// with 404 and 409 only if that is so of the object, and then an event tells.
+// denied is the answer of the API server if an admission webhook answers with the code, the reason and the details of an error. The
+// server answers by itself with 404 and 409 only if that is so of the object, and then an event tells.
 func denied(as *apierrors.StatusError) error {
 	as.ErrStatus.Message = `admission webhook "policy.example.com" denied the request: ` + refusalText
 	return as
@@ -187,7 +188,9 @@ func (r *refusing) excess(most int) (broken []string) {
 			count[min(at.Sub(tries[0])/time.Minute, refusedFor/time.Minute)]++
 		}
 		if count[0] > mostAtFirst || slices.Max(count[1:]) > most {
-			broken = append(broken, fmt.Sprintf("%s was tried %v times in a minute, at most %d in the first one, and %d later", about, count, mostAtFirst, most))
+			broken = append(broken,
+				fmt.Sprintf("%s was tried %v times in a minute, at most %d in the first one, and %d later", about, count, mostAtFirst,
+					most))
 		}
 	}
 	return broken
@@ -210,7 +213,8 @@ func (r *refusing) lasts() bool {
 func (r *refusing) lateAgain(within time.Duration) (broken []string) {
 	for about, after := range r.after {
 		if after > within+r.Takes {
-			broken = append(broken, fmt.Sprintf("%s was tried again %v after the end of the refusals, not within %v", about, after, within+r.Takes))
+			broken = append(broken,
+				fmt.Sprintf("%s was tried again %v after the end of the refusals, not within %v", about, after, within+r.Takes))
 		}
 	}
 	return broken

@@ -107,8 +107,8 @@ func leaveHistories(t *testing.T, dir string) {
 	}
 }
 
-// disturb has goroutines outside of bubbles woken all the time, until the returned function is called: by timers that start goroutines, like
-// those of idle connections, and by timers and pipes for which goroutines wait.
+// disturb has goroutines outside of bubbles woken all the time, until the returned function is called: by timers that start goroutines,
+// like those of idle connections, and by timers and pipes for which goroutines wait.
 func disturb() (end func()) {
 	const often = 100 * time.Microsecond
 	var ended atomic.Bool

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
 		klog.SetLogger(logr.Discard())
 	}
-	suite.TokenKeyFile()                 // made here, and not by the first world: it takes long, and the names of temporary files must be chosen by chance
+	// made here, and not by the first world: it takes long, and the names of temporary files must be chosen by chance
+	suite.TokenKeyFile()
 	cluster.Main(m, cluster.WithoutKwok) // which would write to the nodes that are compared
 	if err := suite.RemoveFiles(); err != nil {
 		panic(err)
@@ -127,7 +128,8 @@ func (s *totals) add(o Outcome) {
 func (s *totals) log(t *testing.T, real time.Duration) {
 	n := float64(s.done)
 	t.Logf("%d seeds, %.1f a second, each on average %v of virtual time and %.0f changes; %.0f %% of the time lies in outages",
-		s.done, n/real.Seconds(), (time.Duration(float64(s.took) / n)).Round(time.Second), float64(s.changes)/n, 100*s.impaired.Seconds()/s.took.Seconds())
+		s.done, n/real.Seconds(), (time.Duration(float64(s.took) / n)).Round(time.Second), float64(s.changes)/n,
+		100*s.impaired.Seconds()/s.took.Seconds())
 	for _, rule := range oracle.All() {
 		count := s.counts[rule.ID]
 		t.Logf("%-3s judged %7d times, excused %6d times", rule.ID, count.Judged, count.Excused)
@@ -162,7 +164,8 @@ func report(t *testing.T, seed uint64, o Outcome) {
 		}
 		return false
 	})
-	t.Logf("replay with: go test -overlay=$(go run ./test/overlay/cmd bin/.overlay) ./test/simulation -run TestReplay -seed %d -faults=%v -around=%s -v\nor, shorter, with -script FILE and this in the file:\n%s",
+	t.Logf("replay with: go test -overlay=$(go run ./test/overlay/cmd bin/.overlay) ./test/simulation -run TestReplay -seed %d -faults=%v "+
+		"-around=%s -v\nor, shorter, with -script FILE and this in the file:\n%s",
 		seed, *faultsFlag, *aroundFlag, short)
 }
 

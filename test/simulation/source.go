@@ -36,7 +36,8 @@ func (s source) Changes(resource string) []suite.Change {
 	events := s.server.Since(resource, 0)
 	changes := make([]suite.Change, len(events))
 	for i, e := range events {
-		changes[i] = suite.Change{Object: e.Object, Deleted: e.Type == watch.Deleted, Managed: managed(e.By), Version: e.Version, Time: e.Time}
+		changes[i] = suite.Change{Object: e.Object, Deleted: e.Type == watch.Deleted, Managed: managed(e.By), Version: e.Version,
+			Time: e.Time}
 		if e.Before != nil {
 			changes[i].Before = e.Before
 		}

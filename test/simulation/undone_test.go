@@ -16,8 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// A policy that nobody has thought through, as an admission webhook: it takes back what managers change, or takes the labels from what they create, and
-// stamps each object, so that every write is an event.
+// A policy that nobody has thought through, as an admission webhook: it takes back what managers change, or takes the labels from what
+// they create, and stamps each object, so that every write is an event.
 type policy struct {
 	mu       sync.Mutex
 	undoes   bool
@@ -39,7 +39,8 @@ func (p *policy) install(server *apiserver.Server) {
 	}
 	server.Wrote = func(w apiserver.Write, did apiserver.Result) {
 		wrote(w, did)
-		if did.Err == nil && p.concerns(w) && did.After != nil && (w.Verb == apiserver.Create || w.Verb == apiserver.Patch || w.Verb == apiserver.Update) {
+		if did.Err == nil && p.concerns(w) && did.After != nil &&
+			(w.Verb == apiserver.Create || w.Verb == apiserver.Patch || w.Verb == apiserver.Update) {
 			p.note(w, did)
 		}
 	}
@@ -90,8 +91,8 @@ func (p *policy) note(w apiserver.Write, did apiserver.Result) {
 	p.writes[what] = append(p.writes[what], time.Now())
 }
 
-// How often the same may be written in a minute that comes to nothing: once, once more, and then after 1s, 2s, 4s and so on. A controller has more than
-// one thing to write to an object, and some follow from the stamps of others.
+// How often the same may be written in a minute that comes to nothing: once, once more, and then after 1s, 2s, 4s and so on. A
+// controller has more than one thing to write to an object, and some follow from the stamps of others.
 const (
 	mostUndone = 10
 	mostOfOne  = 80
@@ -124,8 +125,8 @@ func (p *policy) end() {
 	p.undoes, p.unlabels = false, false
 }
 
-// TestWritesThatAWebhookUndoes plays the scenarios of all controllers under such policies: whatever is written that comes to nothing is written ever more
-// rarely. When the webhook is gone, all work is done a minute later.
+// TestWritesThatAWebhookUndoes plays the scenarios of all controllers under such policies: whatever is written that comes to nothing is
+// written ever more rarely. When the webhook is gone, all work is done a minute later.
 func TestWritesThatAWebhookUndoes(t *testing.T) {
 	skipLarge(t)
 	for _, e := range suite.Entries() {

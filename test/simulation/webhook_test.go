@@ -22,13 +22,16 @@ func TestCreationsThatWaitInAWebhook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, link := apiserver.New(1), newLink(1, 0)
 		begin(t, link, "webhook 4s resource=configmaps")
-		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulation", Transport: &apiserver.Client{Server: server, Network: link}})
-		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err != nil {
+		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulation",
+			Transport: &apiserver.Client{Server: server, Network: link}})
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		create := func(name string) (time.Duration, error) {
 			began := time.Now()
-			_, err := client.CoreV1().ConfigMaps("shop").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := client.CoreV1().ConfigMaps("shop").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
 			return time.Since(began), err
 		}
 		early := make(chan error)

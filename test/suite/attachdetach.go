@@ -24,9 +24,13 @@ func attachDetachEntry() Entry {
 		Controller: "persistentvolume-attach-detach-controller",
 		Needs:      []string{"node-lifecycle-controller"}, // which says that nodes are not ready
 		Operations: map[string]Operation{
-			"disk":     disk,                                                                                   // NAME: a volume of a CSI driver, and a claim that is bound to it; many=true: many nodes may have it; bound=false: nobody has said so yet; do=delete
-			"use":      use,                                                                                    // NAME disk= node=: a pod on a node that uses a disk; image=; do=delete, force
-			"attacher": func(u *User, l script.Line) error { return u.machines().SetAttacher(value(l, "do")) }, // do=fail, stop, hang, start: the external-attachers of all drivers; hang: kubelets do not unmount
+			// NAME: a volume of a CSI driver, and a claim that is bound to it; many=true: many nodes may have it; bound=false: nobody has
+			// said so yet; do=delete
+			"disk": disk,
+			// NAME disk= node=: a pod on a node that uses a disk; image=; do=delete, force
+			"use": use,
+			// do=fail, stop, hang, start: the external-attachers of all drivers; hang: kubelets do not unmount
+			"attacher": func(u *User, l script.Line) error { return u.machines().SetAttacher(value(l, "do")) },
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: randomMove}, {Weight: 1, Add: randomSilence}, {Weight: 1, Add: randomRace}},
 		Settled: attachmentsSettled,
@@ -139,7 +143,8 @@ func leaveNode(u *User) {
 	u.usesDisk("alive", "leaves", to)
 	u.Try("say that the node is out of service", func() error {
 		return edit(u.as("admin"), from, func(n *corev1.Node) {
-			n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(slices.Clone(n.Spec.Taints),
+				corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule})
 		})
 	})
 	Remove[*corev1.Pod](u, "dead", atOnce)
@@ -166,7 +171,8 @@ const (
 func (u *User) newDisk(name, driver string, modes ...corev1.PersistentVolumeAccessMode) *corev1.PersistentVolume {
 	v := u.newVolume(name)
 	v.Spec.AccessModes = modes
-	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: u.unique(name)}}
+	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver,
+		VolumeHandle: u.unique(name)}}
 	return v
 }
 
@@ -181,7 +187,8 @@ func (u *User) prebind(v *corev1.PersistentVolume, claim string) error {
 	if err != nil {
 		return err
 	}
-	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: u.Namespace, Name: claim, UID: c.UID}
+	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: u.Namespace, Name: claim,
+		UID: c.UID}
 	return ignoreExists(create(u, v))
 }
 
@@ -200,7 +207,8 @@ func (u *User) bindByHand(v *corev1.PersistentVolume, claim string) error {
 func disk(u *User, l script.Line) error {
 	name := l.Arg(0)
 	if value(l, "do") == "delete" {
-		return errors.Join(remove[*corev1.PersistentVolumeClaim](u, name), edit(u, u.unique(name), func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "status"),
+		return errors.Join(remove[*corev1.PersistentVolumeClaim](u, name),
+			edit(u, u.unique(name), func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "status"),
 			remove[*corev1.PersistentVolume](u, u.unique(name)))
 	}
 	mode := corev1.ReadWriteOnce
@@ -305,7 +313,8 @@ func (u *User) detachByHand(disk, node string) {
 		case a.DeletionTimestamp == nil:
 			return errors.New("nobody asks for it")
 		}
-		return errors.Join(ignoreNotFound(edit(u.as("external-attacher"), a.Name, func(a *storagev1.VolumeAttachment) { a.Finalizers = nil })), errors.New("it is being detached"))
+		return errors.Join(ignoreNotFound(edit(u.as("external-attacher"), a.Name,
+			func(a *storagev1.VolumeAttachment) { a.Finalizers = nil })), errors.New("it is being detached"))
 	})
 	Await(u, node, func(n *corev1.Node) error { return unless(!u.lists(n, disk), n.Status.VolumesAttached) })
 }
@@ -336,7 +345,8 @@ func (u *User) inUse(node string, disks ...string) {
 	})
 }
 
-// disksOf makes disks, and a node for the pods that use them. Another pod, on no node, names all of the claims, so that they do not count as unused.
+// disksOf makes disks, and a node for the pods that use them. Another pod, on no node, names all of the claims, so that they do not
+// count as unused.
 func (u *User) disksOf(n, node int) {
 	u.Helper()
 	one := u.newNode(node)
@@ -395,8 +405,8 @@ func diskUsers(v *View) map[*corev1.PersistentVolume]map[string]*corev1.Pod {
 	return users
 }
 
-// attachmentsSettled checks that disks are attached where pods need them, to one node if no more may have them, and nowhere else; and that nodes
-// list what is attached and nothing else.
+// attachmentsSettled checks that disks are attached where pods need them, to one node if no more may have them, and nowhere else; and
+// that nodes list what is attached and nothing else.
 func attachmentsSettled(v *View) (wrong []string) {
 	users := diskUsers(v)
 	attached := map[string]map[string]*storagev1.VolumeAttachment{} // by volume and node
@@ -407,7 +417,8 @@ func attachmentsSettled(v *View) (wrong []string) {
 		}
 		attached[name][a.Spec.NodeName] = a
 		disk, n := one[*corev1.PersistentVolume](v, "", name), one[*corev1.Node](v, "", a.Spec.NodeName)
-		if !strings.HasPrefix(a.Name, "csi-") || n != nil && (n.Annotations[attaching] == "" || slices.Contains(n.Status.VolumesInUse, nameOnNode(disk))) {
+		if !strings.HasPrefix(a.Name, "csi-") ||
+			n != nil && (n.Annotations[attaching] == "" || slices.Contains(n.Status.VolumesInUse, nameOnNode(disk))) {
 			continue
 		}
 		if users[disk][a.Spec.NodeName] == nil && a.DeletionTimestamp == nil && !stillEnding(v, a.Spec.NodeName) {
@@ -421,7 +432,8 @@ func attachmentsSettled(v *View) (wrong []string) {
 				there++
 			}
 		}
-		if many := slices.Contains(disk.Spec.AccessModes, corev1.ReadWriteMany); there < len(nodes) && (many || len(attached[disk.Name]) == 0) {
+		if many := slices.Contains(disk.Spec.AccessModes, corev1.ReadWriteMany); there < len(nodes) &&
+			(many || len(attached[disk.Name]) == 0) {
 			wrong = append(wrong, fmt.Sprintf("%s is attached to %d of the %d nodes where pods need it", disk.Name, there, len(nodes)))
 		}
 	}
@@ -434,9 +446,11 @@ func attachmentsSettled(v *View) (wrong []string) {
 			if a == nil || disk == nil || a.DeletionTimestamp != nil || users[disk][n.Name] == nil {
 				continue
 			}
-			listed := slices.ContainsFunc(n.Status.VolumesAttached, func(one corev1.AttachedVolume) bool { return one.Name == nameOnNode(disk) })
+			listed := slices.ContainsFunc(n.Status.VolumesAttached,
+				func(one corev1.AttachedVolume) bool { return one.Name == nameOnNode(disk) })
 			if listed != a.Status.Attached {
-				wrong = append(wrong, fmt.Sprintf("%s is attached to %s: %t, and that the node lists it is %t", name, n.Name, a.Status.Attached, listed))
+				wrong = append(wrong,
+					fmt.Sprintf("%s is attached to %s: %t, and that the node lists it is %t", name, n.Name, a.Status.Attached, listed))
 			}
 		}
 	}
@@ -445,7 +459,8 @@ func attachmentsSettled(v *View) (wrong []string) {
 
 // stillEnding reports whether a pod on a node is being deleted: it may keep its volumes.
 func stillEnding(v *View, node string) bool {
-	return slices.ContainsFunc(all[*corev1.Pod](v), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp != nil })
+	return slices.ContainsFunc(all[*corev1.Pod](v),
+		func(p *corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp != nil })
 }
 
 const (
@@ -464,20 +479,24 @@ const (
 
 var attachDetachMutants = []Mutant{
 	{
-		Name:   "a volume of another node is attached",
-		Edits:  []Edit{{attachFolder + "plan_volume.go", "case s.Volume.Exclusive && len(others) > 0:", "case s.Volume.Exclusive && len(others) > 1000:"}},
+		Name: "a volume of another node is attached",
+		Edits: []Edit{{attachFolder + "plan_volume.go", "case s.Volume.Exclusive && len(others) > 0:",
+			"case s.Volume.Exclusive && len(others) > 1000:"}},
 		Script: movedDisk,
 		Oracle: "S30",
 	},
 	{
-		Name:   "a volume is attached to all nodes that need it at once",
-		Edits:  []Edit{{attachFolder + "plan_volume.go", "case s.Volume.Exclusive && first != u.Node:", "case s.Volume.Exclusive && first == \"\":"}},
-		Script: withoutElection + "\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 1s   use b disk=data node=node-1\n\t\t\tat 10s  disk data",
+		Name: "a volume is attached to all nodes that need it at once",
+		Edits: []Edit{{attachFolder + "plan_volume.go", "case s.Volume.Exclusive && first != u.Node:",
+			"case s.Volume.Exclusive && first == \"\":"}},
+		Script: withoutElection +
+			"\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 1s   use b disk=data node=node-1\n\t\t\tat 10s  disk data",
 		Oracle: "S30",
 	},
 	{
-		Name:   "a volume that may be attached is held for detached",
-		Edits:  []Edit{{attachFolder + "plan_volume.go", "if a.Spec.NodeName != node {", "if a.Spec.NodeName != node && a.DeletionTimestamp == nil {"}},
+		Name: "a volume that may be attached is held for detached",
+		Edits: []Edit{{attachFolder + "plan_volume.go", "if a.Spec.NodeName != node {",
+			"if a.Spec.NodeName != node && a.DeletionTimestamp == nil {"}},
 		Script: movedDisk + "\n\t\t\tat 39s  attacher do=stop\n\t\t\tat 80s  attacher do=start",
 		Oracle: "S30",
 	},
@@ -500,7 +519,8 @@ var attachDetachMutants = []Mutant{
 	{
 		Name: "a volume goes that its node has in use",
 		Edits: []Edit{
-			{attachFolder + "plan_node.go", "used := s.Node != nil && uses(s.Node, v)", "used := s.Node != nil && uses(s.Node, v) && s.Name == \"\""},
+			{attachFolder + "plan_node.go", "used := s.Node != nil && uses(s.Node, v)",
+				"used := s.Node != nil && uses(s.Node, v) && s.Name == \"\""},
 			{attachFolder + "plan_node.go", "used, free := uses(s.Live, v), ", "used, free := uses(s.Live, v) && s.Name == \"\", "},
 		},
 		Script: usedDisk + "\n\t\t\tat 19s  attacher do=hang\n\t\t\tat 20s  use a do=force\n\t\t\tat 60s  crowd nodes=0",
@@ -521,8 +541,10 @@ var attachDetachMutants = []Mutant{
 		Oracle: "S31",
 	},
 	{
-		Name:   "a volume is detached while its node lists it",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case s.Node != nil && lists(s.Node, v):", "case s.Node != nil && s.Name == \"\":"}, {attachFolder + "plan_node.go", "|| lists(s.Live, v) {", "|| s.Live == nil {"}, {attachFolder + "plan_node.go", "wait := writePause - now", "wait := 60*writePause - now"}},
+		Name: "a volume is detached while its node lists it",
+		Edits: []Edit{{attachFolder + "plan_node.go", "case s.Node != nil && lists(s.Node, v):", "case s.Node != nil && s.Name == \"\":"},
+			{attachFolder + "plan_node.go", "|| lists(s.Live, v) {", "|| s.Live == nil {"},
+			{attachFolder + "plan_node.go", "wait := writePause - now", "wait := 60*writePause - now"}},
 		Script: usedDisk + "\n\t\t\tat 20s  use a do=delete",
 		Oracle: "S31",
 	},
@@ -545,8 +567,9 @@ var attachDetachMutants = []Mutant{
 		Oracle: "S31",
 	},
 	{
-		Name:   "what no pod needs any more stays attached",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case v.Pod == \"\" && (a == nil || ours(a) && a.DeletionTimestamp == nil):", "case v.Pod == \"\" && a == nil:"}},
+		Name: "what no pod needs any more stays attached",
+		Edits: []Edit{{attachFolder + "plan_node.go", "case v.Pod == \"\" && (a == nil || ours(a) && a.DeletionTimestamp == nil):",
+			"case v.Pod == \"\" && a == nil:"}},
 		Script: usedDisk + "\n\t\t\tat 20s  use a do=force",
 		Oracle: SettledOracle,
 	},
@@ -557,9 +580,12 @@ var attachDetachMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the volume of a claim that is bound late is not attached",
-		Edits:  []Edit{{attachFolder + "observe_enqueue.go", "was.Spec.VolumeName == is.Spec.VolumeName &&\n\t\twas.Status.Phase == is.Status.Phase {", "was.Spec.VolumeName == is.Spec.VolumeName {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 60s  disk data bound=false\n\t\t\tat 80s  pvc data do=bind",
+		Name: "the volume of a claim that is bound late is not attached",
+		Edits: []Edit{{attachFolder + "observe_enqueue.go",
+			"was.Spec.VolumeName == is.Spec.VolumeName &&\n\t\twas.Status.Phase == is.Status.Phase {",
+			"was.Spec.VolumeName == is.Spec.VolumeName {"}},
+		Script: withoutElection +
+			"\n\t\t\tat 1s   use a disk=data node=node-0\n\t\t\tat 60s  disk data bound=false\n\t\t\tat 80s  pvc data do=bind",
 		Oracle: SettledOracle,
 	},
 }

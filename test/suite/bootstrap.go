@@ -139,7 +139,8 @@ func newBootstrapToken(id, expiration string) *corev1.Secret {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: tokenPrefix + id}, Type: api.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
-			api.BootstrapTokenIDKey: []byte(id), api.BootstrapTokenSecretKey: []byte(tokenKey), api.BootstrapTokenUsageSigningKey: []byte("true"),
+			api.BootstrapTokenIDKey: []byte(id), api.BootstrapTokenSecretKey: []byte(tokenKey),
+			api.BootstrapTokenUsageSigningKey: []byte("true"),
 		},
 	}
 	if expiration != "" {
@@ -265,38 +266,44 @@ const (
 
 var signerMutants = []Mutant{
 	{
-		Name:   "signatures of bootstrap tokens that are gone stay",
-		Edits:  []Edit{{signerFolder + "controller.go", "if bootstraptoken.Is(before) || bootstraptoken.Is(after) {", "if bootstraptoken.Is(after) {"}},
+		Name: "signatures of bootstrap tokens that are gone stay",
+		Edits: []Edit{{signerFolder + "controller.go", "if bootstraptoken.Is(before) || bootstraptoken.Is(after) {",
+			"if bootstraptoken.Is(after) {"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  bootstrap token0 do=delete",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "signatures of an old kubeconfig stay",
-		Edits:  []Edit{{signerFolder + "observe.go", "Signed: signed[api.JWSSignatureKeyPrefix+id] == signature}", "Signed: signature != \"\" && signed[api.JWSSignatureKeyPrefix+id] != \"\"}"}},
+		Name: "signatures of an old kubeconfig stay",
+		Edits: []Edit{{signerFolder + "observe.go", "Signed: signed[api.JWSSignatureKeyPrefix+id] == signature}",
+			"Signed: signature != \"\" && signed[api.JWSSignatureKeyPrefix+id] != \"\"}"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  clusterinfo content=b",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "signatures that nobody has a token for stay",
-		Edits:  []Edit{{signerFolder + "plan.go", "return strings.HasPrefix(key, api.JWSSignatureKeyPrefix)", "return strings.HasPrefix(key, api.JWSSignatureKeyPrefix) && key == \"\""}},
+		Name: "signatures that nobody has a token for stay",
+		Edits: []Edit{{signerFolder + "plan.go", "return strings.HasPrefix(key, api.JWSSignatureKeyPrefix)",
+			"return strings.HasPrefix(key, api.JWSSignatureKeyPrefix) && key == \"\""}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  bootstrap token0 do=delete",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "bootstrap tokens that are not for signing sign",
-		Edits:  []Edit{{signerFolder + "observe.go", "if data(api.BootstrapTokenUsageSigningKey) != \"true\" {", "if data(api.BootstrapTokenUsageSigningKey) == \"\" {"}},
+		Name: "bootstrap tokens that are not for signing sign",
+		Edits: []Edit{{signerFolder + "observe.go", "if data(api.BootstrapTokenUsageSigningKey) != \"true\" {",
+			"if data(api.BootstrapTokenUsageSigningKey) == \"\" {"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  bootstrap token0 expires=never usage=false",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "bootstrap tokens with another id than in their name sign",
-		Edits:  []Edit{{signerFolder + "observe.go", "case data(api.BootstrapTokenIDKey) != id:", "case data(api.BootstrapTokenIDKey) == \"\":"}},
+		Name: "bootstrap tokens with another id than in their name sign",
+		Edits: []Edit{{signerFolder + "observe.go", "case data(api.BootstrapTokenIDKey) != id:",
+			"case data(api.BootstrapTokenIDKey) == \"\":"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  bootstrap token0 expires=never named=zzzzzz",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "what is not a signature is lost",
-		Edits:  []Edit{{signerFolder + "plan.go", "return strings.HasPrefix(key, api.JWSSignatureKeyPrefix)", "return key != api.KubeConfigKey"}},
+		Name: "what is not a signature is lost",
+		Edits: []Edit{{signerFolder + "plan.go", "return strings.HasPrefix(key, api.JWSSignatureKeyPrefix)",
+			"return key != api.KubeConfigKey"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  clusterinfo do=add",
 		Oracle: SettledOracle,
 	},
@@ -316,8 +323,9 @@ var tokenCleanerMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "bootstrap tokens that never expire go",
-		Edits:  []Edit{{tokenCleanPlan, "return plan.Plan{Why: \"the token never expires\"}", "return deletion(s, \"the token never expires\")"}},
+		Name: "bootstrap tokens that never expire go",
+		Edits: []Edit{{tokenCleanPlan, "return plan.Plan{Why: \"the token never expires\"}",
+			"return deletion(s, \"the token never expires\")"}},
 		Script: withoutElection + "\n\t\t\tat 5s   bootstrap token0 expires=never",
 		Oracle: SettledOracle,
 	},

@@ -118,7 +118,9 @@ func decideRequest(r *signingRequest, do string, ago int) {
 		kind = certificatesv1.CertificateDenied
 	}
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: kind, Status: corev1.ConditionTrue, Reason: "People", LastUpdateTime: metav1.NewTime(time.Now().Truncate(time.Second).Add(-time.Duration(ago) * time.Second)), // as it is sent
+		// as it is sent
+		Type: kind, Status: corev1.ConditionTrue, Reason: "People",
+		LastUpdateTime: metav1.NewTime(time.Now().Truncate(time.Second).Add(-time.Duration(ago) * time.Second)),
 	})
 }
 
@@ -221,7 +223,8 @@ func certificateWrong(s *View, r *signingRequest) (wrong []string) {
 	if r.Labels[requestKind] == serving {
 		purpose = x509.ExtKeyUsageServerAuth
 	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{purpose}, CurrentTime: c.NotBefore.Add(time.Minute)}); err != nil {
+	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{purpose},
+		CurrentTime: c.NotBefore.Add(time.Minute)}); err != nil {
 		tell("cannot be verified: %v", err)
 	}
 	if !slices.Equal(c.ExtKeyUsage, []x509.ExtKeyUsage{purpose}) || c.IsCA || !strings.HasPrefix(c.Subject.CommonName, "system:node:") {

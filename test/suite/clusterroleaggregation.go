@@ -33,10 +33,12 @@ func clusterRoleAggregationEntry() Entry {
 				g.Add(time.Second, "role %s aggregate=%s to=%s", name, name, append(names, "-")[(i+3)%4])
 			}
 			extra := fmt.Sprintf("extra-%d", g.IntN(4))
-			g.Add(at, "role %s to=%s rules=%s", extra, workload.Pick(g, "view", "edit", "view+admin", "other", "-"), workload.Pick(g, "pods", "nodes", "pods+nodes", "-"))
+			g.Add(at, "role %s to=%s rules=%s", extra, workload.Pick(g, "view", "edit", "view+admin", "other", "-"),
+				workload.Pick(g, "pods", "nodes", "pods+nodes", "-"))
 			switch g.IntN(7) {
 			case 6: // it selects nothing, and has rules
-				g.Add(soon, "role odd aggregate=odd to=%s rules=%s", workload.Pick(g, "view", "edit", "-"), workload.Pick(g, "secrets", "-"))
+				g.Add(soon, "role odd aggregate=odd to=%s rules=%s", workload.Pick(g, "view", "edit", "-"),
+					workload.Pick(g, "secrets", "-"))
 			case 0:
 				g.Add(soon, "role %s do=delete", extra)
 			case 1:
@@ -141,8 +143,8 @@ func (u *User) aggregation(names []string) (rule *rbacv1.AggregationRule) {
 	return rule
 }
 
-// clusterRolesSettled checks that ClusterRoles have the rules that they aggregate, each once (SM-2), or if there are none, no rules but those
-// of others (SM-6), that nothing else of them was written, and that it was written under the right name (SM-5).
+// clusterRolesSettled checks that ClusterRoles have the rules that they aggregate, each once (SM-2), or if there are none, no rules but
+// those of others (SM-6), that nothing else of them was written, and that it was written under the right name (SM-5).
 func clusterRolesSettled(s *View) (wrong []string) {
 	roles := subjects[*rbacv1.ClusterRole](s)
 	wanted := wantedRules(roles)
@@ -251,8 +253,9 @@ const chainOfRoles = withoutElection + `
 
 var clusterRoleMutants = []Mutant{
 	{
-		Name:   "rules of a ClusterRole stay that no other one has any more",
-		Edits:  []Edit{{aggregationFolder + "plan.go", "	if len(a) != len(b) {\n		return false", "	if len(a) != len(b) {\n		return len(a) > len(b)"}},
+		Name: "rules of a ClusterRole stay that no other one has any more",
+		Edits: []Edit{{aggregationFolder + "plan.go", "	if len(a) != len(b) {\n		return false",
+			"	if len(a) != len(b) {\n		return len(a) > len(b)"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra rules=pods+nodes\n\t\t\tat 20s  role extra rules=nodes",
 		Oracle: SettledOracle,
 	},
@@ -272,29 +275,34 @@ var clusterRoleMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the rules of a ClusterRole that selects nothing any more go, and stay where it is aggregated",
-		Edits:  []Edit{{aggregationFolder + "enqueue.go", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"}},
+		Name: "the rules of a ClusterRole that selects nothing any more go, and stay where it is aggregated",
+		Edits: []Edit{{aggregationFolder + "enqueue.go", "!equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if",
+			"!equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra do=delete",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "rules that others have written to a ClusterRole that selects nothing are not aggregated",
-		Edits:  []Edit{{aggregationFolder + "plan.go", "			found = append(found, one)\n		}\n	}\n	roles, err", "			if one.AggregationRule == nil {\n				found = append(found, one)\n			}\n		}\n	}\n	roles, err"}},
+		Name: "rules that others have written to a ClusterRole that selects nothing are not aggregated",
+		Edits: []Edit{{aggregationFolder + "plan.go", "			found = append(found, one)\n		}\n	}\n	roles, err",
+			"			if one.AggregationRule == nil {\n				found = append(found, one)\n			}\n		}\n	}\n	roles, err"}},
 		Script: withoutElection + "\n\t\t\tat 1s   role view aggregate=view rules=secrets to=edit\n\t\t\tat 3s   role edit aggregate=edit",
 		Oracle: SettledOracle,
 	},
 	{
 		Name: "rules do not reach the end of a chain of ClusterRoles",
 		Edits: []Edit{
-			{aggregationFolder + "enqueue.go", "		keys = append(keys, plan.KeyOf(role))", "		if selects(role, before) || selects(role, after) {\n			keys = append(keys, plan.KeyOf(role))\n		}"},
-			{aggregationFolder + "enqueue.go", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"},
+			{aggregationFolder + "enqueue.go", "		keys = append(keys, plan.KeyOf(role))",
+				"		if selects(role, before) || selects(role, after) {\n			keys = append(keys, plan.KeyOf(role))\n		}"},
+			{aggregationFolder + "enqueue.go", "!equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if",
+				"!equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"},
 		},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra rules=pods+nodes",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "rules stay of a ClusterRole that is no longer selected",
-		Edits:  []Edit{{aggregationFolder + "enqueue.go", "return was != is || is && contributes", "return !was && is || is && contributes"}},
+		Name: "rules stay of a ClusterRole that is no longer selected",
+		Edits: []Edit{{aggregationFolder + "enqueue.go", "return was != is || is && contributes",
+			"return !was && is || is && contributes"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra to=-",
 		Oracle: SettledOracle,
 	},
@@ -305,8 +313,9 @@ var clusterRoleMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "rules in a cycle of ClusterRoles come from nowhere",
-		Edits:  []Edit{{aggregationFolder + "plan.go", "				visit(others)\n				continue\n", "				visit(others)\n"}},
+		Name: "rules in a cycle of ClusterRoles come from nowhere",
+		Edits: []Edit{{aggregationFolder + "plan.go", "				visit(others)\n				continue\n",
+			"				visit(others)\n"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role edit to=view\n\t\t\tat 20s  role extra rules=nodes",
 		Oracle: SettledOracle,
 	},

@@ -24,12 +24,14 @@ func cronJobEntry() Entry {
 	return Entry{
 		Controller: "cronjob-controller",
 		Operations: map[string]Operation{
-			"cron": cron,     // NAME minutes= policy= image= history= deadline=: a CronJob; again: changes it; suspend=; delete=true; * for all
+			// NAME minutes= policy= image= history= deadline=: a CronJob; again: changes it; suspend=; delete=true; * for all
+			"cron": cron,
 			"run":  cronRuns, // NAME n= do=delete: a Job of a CronJob
 		},
 		Begin: func(g *workload.Generator, app string) {
 			if g.IntN(3) == 0 {
-				g.Add(g.Early(), "cron cron-%s minutes=1 policy=%s image=%s:1 history=%d%s", app, workload.Pick(g, "Allow", "Forbid", "Replace"),
+				g.Add(g.Early(), "cron cron-%s minutes=1 policy=%s image=%s:1 history=%d%s", app,
+					workload.Pick(g, "Allow", "Forbid", "Replace"),
 					workload.Pick(g, "good", "slow", "bad", "failing"), g.IntN(3), workload.Pick(g, "", " deadline=30"))
 			}
 		},
@@ -37,7 +39,8 @@ func cronJobEntry() Entry {
 			g.Add(at, "cron cron-%s %s", app, workload.Pick(g, "minutes=1", "minutes=2", "suspend=true", "delete=true", "history=0"))
 			g.Add(soon, workload.Pick(g, "cron cron-%s suspend=false", "run cron-%s do=delete"), app)
 		}}, {Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // some minutes of one
-			g.Add(at, "cron runs-%s minutes=%d policy=%s image=%s:1 history=%d%s", app, 1+g.IntN(2), workload.Pick(g, "Allow", "Forbid", "Replace"),
+			g.Add(at, "cron runs-%s minutes=%d policy=%s image=%s:1 history=%d%s", app, 1+g.IntN(2),
+				workload.Pick(g, "Allow", "Forbid", "Replace"),
 				workload.Pick(g, "good", "good", "bad", "slow"), g.IntN(3), workload.Pick(g, "", " deadline=10"))
 			if g.IntN(3) == 0 {
 				g.Add(soon+30*time.Second, "fault m0 stop back=%ds", 30+g.IntN(40))
@@ -238,7 +241,8 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "the concurrency policy Forbid is ignored",
 		Edits: []Edit{{"pkg/controllers/cronjob/plan_decide.go",
-			"c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0:", "c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 9:"}},
+			"c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0:",
+			"c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 9:"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Forbid image=bad:1
 			at 150s  run backup do=delete`,
@@ -265,7 +269,8 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "the deadline is ignored",
 		Edits: []Edit{{"pkg/controllers/cronjob/plan_decide.go",
-			"return s.CronJob.Spec.StartingDeadlineSeconds != nil && !due", "return s.CronJob.Spec.StartingDeadlineSeconds == nil && !due"}},
+			"return s.CronJob.Spec.StartingDeadlineSeconds != nil && !due",
+			"return s.CronJob.Spec.StartingDeadlineSeconds == nil && !due"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Forbid image=slow:1 history=1 deadline=10
 			at 50s   fault m0 stop back=55s
@@ -275,7 +280,9 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "a Job that is gone stays active",
 		Edits: []Edit{{"pkg/controllers/cronjob/observe.go",
-			"case job != nil && job.UID == ref.UID && metav1.IsControlledBy(job, s.CronJob):", "case job == nil:\n\t\t\ts.Jobs = append(s.Jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.CronJob.Namespace, Name: ref.Name, UID: ref.UID}})\n\t\tcase job.UID == ref.UID && metav1.IsControlledBy(job, s.CronJob):"}},
+			"case job != nil && job.UID == ref.UID && metav1.IsControlledBy(job, s.CronJob):",
+			"case job == nil:\n\t\t\ts.Jobs = append(s.Jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.CronJob.Namespace, " +
+				"Name: ref.Name, UID: ref.UID}})\n\t\tcase job.UID == ref.UID && metav1.IsControlledBy(job, s.CronJob):"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Allow image=bad:1
 			at 80s   run backup do=delete
@@ -285,7 +292,8 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "a run is started again when its Job is gone",
 		Edits: []Edit{
-			{"pkg/controllers/cronjob/plan_decide.go", "latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)", "latest := timeOf(nil)"},
+			{"pkg/controllers/cronjob/plan_decide.go", "latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)",
+				"latest := timeOf(nil)"},
 		},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=2 policy=Allow image=good:1 history=0
@@ -337,7 +345,8 @@ func (u *User) finishJobs() {
 		for _, job := range all {
 			if finishedJob(job) == nil {
 				now := metav1.Now().Rfc3339Copy()
-				err = errors.Join(err, ignoreNotFound(edit(u, job.Name, func(job *batchv1.Job) { actors.FinishJob(&job.Status, false, now) }, "status")))
+				err = errors.Join(err,
+					ignoreNotFound(edit(u, job.Name, func(job *batchv1.Job) { actors.FinishJob(&job.Status, false, now) }, "status")))
 			}
 		}
 		return err

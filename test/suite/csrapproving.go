@@ -31,7 +31,8 @@ func csrApprovingEntry() Entry {
 				if g.IntN(2) == 0 {
 					g.Add(soon, "csrdecide %s do=deny", name)
 				}
-				g.Add(soon+time.Duration(g.IntN(20))*time.Second, "csrpermission do=grant") // or it would be asked about too long after that
+				// or it would be asked about too long after that
+				g.Add(soon+time.Duration(g.IntN(20))*time.Second, "csrpermission do=grant")
 			}
 		}}},
 		Settled: approvalsSettled,
@@ -108,30 +109,37 @@ var csrApprovingMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a request is approved that is not like that of a kubelet",
-		Edits:  []Edit{{csrApproving + "plan.go", "violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" {", "violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" && r.Name == \"\" {"}},
+		Name: "a request is approved that is not like that of a kubelet",
+		Edits: []Edit{{csrApproving + "plan.go", "violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" {",
+			"violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" && r.Name == \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=strange",
 		Oracle: SettledOracle,
 	},
 	{
 		Name: "certificates with which kubelets serve are approved",
 		Edits: []Edit{
-			{csrApproving + "plan.go", "return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !csrutil.Decided(r)", "return !csrutil.Decided(r)"},
-			{csrApproving + "plan.go", "violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" {", "violation := csrutil.Violation(r.Spec.SignerName, r.Spec.Usages, parsed); violation != \"\" {"},
+			{csrApproving + "plan.go",
+				"return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !csrutil.Decided(r)",
+				"return !csrutil.Decided(r)"},
+			{csrApproving + "plan.go", "violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != \"\" {",
+				"violation := csrutil.Violation(r.Spec.SignerName, r.Spec.Usages, parsed); violation != \"\" {"},
 		},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=serving",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "who was refused a certificate is not asked about again",
-		Edits:  []Edit{{csrApproving + "plan.go", "Requeue: max(s.Next.Sub(now), time.Millisecond),", "Requeue: 0 * s.Next.Sub(now),"}},
-		Script: withoutElection + "\n\t\t\tat 5s   csrpermission do=revoke\n\t\t\tat 10s  csr a kind=kubelet\n\t\t\tat 20s  csrpermission do=grant",
+		Name:  "who was refused a certificate is not asked about again",
+		Edits: []Edit{{csrApproving + "plan.go", "Requeue: max(s.Next.Sub(now), time.Millisecond),", "Requeue: 0 * s.Next.Sub(now),"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   csrpermission do=revoke\n\t\t\tat 10s  csr a kind=kubelet\n\t\t\tat 20s  csrpermission do=grant",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a request is approved that was denied",
-		Edits:  []Edit{{csrApproving + "plan.go", "&& !csrutil.Decided(r)", "&& !csrutil.Has(r, certificatesv1.CertificateApproved)"}},
-		Script: withoutElection + "\n\t\t\tat 5s   csrpermission do=revoke\n\t\t\tat 10s  csr a kind=kubelet\n\t\t\tat 15s  csrdecide a do=deny\n\t\t\tat 20s  csrpermission do=grant",
+		Name:  "a request is approved that was denied",
+		Edits: []Edit{{csrApproving + "plan.go", "&& !csrutil.Decided(r)", "&& !csrutil.Has(r, certificatesv1.CertificateApproved)"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   csrpermission do=revoke\n\t\t\tat 10s  csr a kind=kubelet\n\t\t\tat 15s  csrdecide a do=deny\n\t\t\tat 20s  " +
+			"csrpermission do=grant",
 		Oracle: SettledOracle,
 	},
 }

@@ -59,8 +59,9 @@ const csrCleanerPlan = "pkg/controllers/csrcleaner/plan.go"
 
 var csrCleanerMutants = []Mutant{
 	{
-		Name:   "requests stay that were denied",
-		Edits:  []Edit{{csrCleanerPlan, "		case c.Type == certificatesv1.CertificateDenied:", "		case c.Type == certificatesv1.CertificateDenied && issued:"}},
+		Name: "requests stay that were denied",
+		Edits: []Edit{{csrCleanerPlan, "		case c.Type == certificatesv1.CertificateDenied:",
+			"		case c.Type == certificatesv1.CertificateDenied && issued:"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=serving\n\t\t\tat 20s  csrdecide a do=deny ago=3600",
 		Oracle: SettledOracle,
 	},
@@ -72,7 +73,7 @@ var csrCleanerMutants = []Mutant{
 	},
 	{
 		Name:   "a request that waits for its end is forgotten",
-		Edits:  []Edit{{csrCleanerPlan, ", Requeue: min(e.At.Sub(now), longestWait)}", "}"}},
+		Edits:  []Edit{{csrCleanerPlan, ",\n\t\t\tRequeue: min(e.At.Sub(now), longestWait)}", "}"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=serving\n\t\t\tat 20s  csrdecide a do=deny ago=3580",
 		Oracle: SettledOracle,
 	},

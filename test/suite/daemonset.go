@@ -118,7 +118,8 @@ func configureDaemonSet(d *appsv1.DaemonSet, l script.Line) {
 
 func rollingDaemonSet(surge, unavailable *intstr.IntOrString) appsv1.DaemonSetUpdateStrategy {
 	return appsv1.DaemonSetUpdateStrategy{
-		Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: surge, MaxUnavailable: unavailable},
+		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: surge, MaxUnavailable: unavailable},
 	}
 }
 
@@ -162,7 +163,8 @@ func unsettledDaemonSet(s *View, d *appsv1.DaemonSet) []string {
 	for _, n := range all[*corev1.Node](s) {
 		runs, may := runsDaemon(d, n)
 		on := pods[n.Name]
-		if len(on) > 1 && d.Spec.UpdateStrategy.RollingUpdate != nil && d.Spec.UpdateStrategy.RollingUpdate.MaxSurge.String() == "0" || len(on) > 2 {
+		if len(on) > 1 && d.Spec.UpdateStrategy.RollingUpdate != nil && d.Spec.UpdateStrategy.RollingUpdate.MaxSurge.String() == "0" ||
+			len(on) > 2 {
 			wrong = append(wrong, fmt.Sprintf("%d pods on %s", len(on), n.Name))
 		}
 		if !may && len(on) > 0 {
@@ -183,7 +185,8 @@ func unsettledDaemonSet(s *View, d *appsv1.DaemonSet) []string {
 		if is(on[0]) {
 			usable++
 		}
-		if on[0].Labels["pod-template-generation"] == generation || newest != nil && on[0].Labels[hashLabel] == newest.Labels[hashLabel] { // DS-56
+		// DS-56
+		if on[0].Labels["pod-template-generation"] == generation || newest != nil && on[0].Labels[hashLabel] == newest.Labels[hashLabel] {
 			updated++
 		}
 	}
@@ -191,7 +194,8 @@ func unsettledDaemonSet(s *View, d *appsv1.DaemonSet) []string {
 	if st.DesiredNumberScheduled != desired || st.ObservedGeneration != d.Generation {
 		wrong = append(wrong, fmt.Sprintf("generation %d, %d nodes are to run a pod, and the status says %+v", d.Generation, desired, st))
 	}
-	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !waits && usable == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
+	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !waits && usable == desired &&
+		(updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
 		wrong = append(wrong, fmt.Sprintf("%d of %d pods are updated, and the status says %+v", updated, desired, st))
 	}
 	return wrong
@@ -231,7 +235,8 @@ func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
 	}
 	has := func(effect corev1.TaintEffect) bool {
 		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect == effect && !toleratedByDaemons[t.Key+":"+string(effect)] && !slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
+			return t.Effect == effect && !toleratedByDaemons[t.Key+":"+string(effect)] &&
+				!slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
 		})
 	}
 	may = !has(corev1.TaintEffectNoExecute)
@@ -254,8 +259,9 @@ func terminatingOn(s *View, d *appsv1.DaemonSet, node string) bool {
 
 var daemonSetMutants = []Mutant{
 	{
-		Name:  "a pod of a DaemonSet is replaced before it is gone",
-		Edits: []Edit{{"pkg/controllers/daemonset/plan_placement.go", "if len(pods) == 0 {", "if podutil.Count(pods, 0, w.now).Active == 0 {"}},
+		Name: "a pod of a DaemonSet is replaced before it is gone",
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_placement.go", "if len(pods) == 0 {",
+			"if podutil.Count(pods, 0, w.now).Active == 0 {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 20s  pod ds n=0 do=delete
@@ -264,16 +270,18 @@ var daemonSetMutants = []Mutant{
 		Oracle: "S20",
 	},
 	{
-		Name:  "a rolling update deletes one pod too many",
-		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "first(candidates, w.budget.unavailable-taken.unavailable)", "first(candidates, w.budget.unavailable-taken.unavailable+1)"}},
+		Name: "a rolling update deletes one pod too many",
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "first(candidates, w.budget.unavailable-taken.unavailable)",
+			"first(candidates, w.budget.unavailable-taken.unavailable+1)"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=good:2`,
 		Oracle: "S21",
 	},
 	{
-		Name:  "an unavailable new pod does not count",
-		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "case at.old == nil && !w.available(at.current):", "case at.old == nil && at.current == nil:"}},
+		Name: "an unavailable new pod does not count",
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "case at.old == nil && !w.available(at.current):",
+			"case at.old == nil && at.current == nil:"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=bad:2`,
@@ -282,7 +290,8 @@ var daemonSetMutants = []Mutant{
 	{
 		Name: "with a surge the old pod goes before the new one is available",
 		Edits: []Edit{{"pkg/controllers/daemonset/plan_placement.go",
-			"if !podutil.Ready(old) || podutil.Available(current, w.Set.Spec.MinReadySeconds, w.now) {", "if !podutil.Ready(old) || podutil.Active(current) {"}},
+			"if !podutil.Ready(old) || podutil.Available(current, w.Set.Spec.MinReadySeconds, w.now) {",
+			"if !podutil.Ready(old) || podutil.Active(current) {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1 surge=1
 			at 30s  daemon ds image=slow:2`,
@@ -295,14 +304,17 @@ var daemonSetMutants = []Mutant{
 		Oracle: "L1", // the pod is evicted and made again without end
 	},
 	{
-		Name:   "a change of labels enqueues nothing",
-		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if !retainted && !cached.reads(relabeled) {", "if !retainted && len(relabeled) > 0 {"}},
+		Name: "a change of labels enqueues nothing",
+		Edits: []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if !retainted && !cached.reads(relabeled) {",
+			"if !retainted && len(relabeled) > 0 {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1 disk=ssd\n\t\t\tat 20s  mark node-1 disk=ssd",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a new node gets no pod",
-		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {", "if was != nil && cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {"}},
+		Name: "a new node gets no pod",
+		Edits: []Edit{{"pkg/controllers/daemonset/observe_nodes.go",
+			"if cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {",
+			"if was != nil && cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  node node-9 do=start",
 		Oracle: SettledOracle,
 	},
@@ -316,8 +328,9 @@ var daemonSetMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the status of a DaemonSet is that of another generation",
-		Edits:  []Edit{{"pkg/controllers/daemonset/report.go", "ObservedGeneration:     s.Set.Generation,", "ObservedGeneration:     s.Set.Generation - 1,"}},
+		Name: "the status of a DaemonSet is that of another generation",
+		Edits: []Edit{{"pkg/controllers/daemonset/report.go", "ObservedGeneration:     s.Set.Generation,",
+			"ObservedGeneration:     s.Set.Generation - 1,"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1",
 		Oracle: SettledOracle,
 	},
@@ -409,6 +422,7 @@ func (u *User) WaitDaemonSet(name string, n int32) {
 	u.Helper()
 	Await(u, name, func(d *appsv1.DaemonSet) error {
 		s := d.Status
-		return unless(s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n && s.NumberAvailable == n, s)
+		return unless(s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n &&
+			s.NumberAvailable == n, s)
 	})
 }

@@ -23,11 +23,15 @@ func deploymentEntry() Entry {
 		Controller: "deployment-controller",
 		Needs:      []string{"replicaset-controller"},
 		Operations: map[string]Operation{
-			"create":   createDeployment,                                                                                 // NAME replicas= image= and the keys of configure
-			"edit":     editDeployment,                                                                                   // NAME and the keys of configure
-			"image":    func(u *User, l script.Line) error { return setImage(u, l.Arg(0), l.Arg(1)) },                    // NAME IMAGE
-			"rollback": rollBack,                                                                                         // NAME to=REVISION, by default the last but one; annotate=true by the annotation
-			"delete":   func(u *User, l script.Line) error { return removeAsToldBy[*appsv1.Deployment](u, l.Arg(0), l) }, // NAME policy=Background, Foreground, Orphan
+			// NAME replicas= image= and the keys of configure
+			"create": createDeployment,
+			// NAME and the keys of configure
+			"edit":  editDeployment,
+			"image": func(u *User, l script.Line) error { return setImage(u, l.Arg(0), l.Arg(1)) }, // NAME IMAGE
+			// NAME to=REVISION, by default the last but one; annotate=true by the annotation
+			"rollback": rollBack,
+			// NAME policy=Background, Foreground, Orphan
+			"delete": func(u *User, l script.Line) error { return removeAsToldBy[*appsv1.Deployment](u, l.Arg(0), l) },
 		},
 		Begin: func(g *workload.Generator, app string) {
 			g.Add(g.Early(), "create %s replicas=%d image=%s %s", app, g.IntN(7), g.Image(), strategy(g))
@@ -154,7 +158,8 @@ var deploymentChoices = []workload.Choice{
 		g.Add(at, "edit %s %s", app, strategy(g))
 	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
-		g.Add(at, "edit %s %s", app, workload.Pick(g, "minready=3", "minready=0", "history=0", "history=1", "note=x", "note=y", "deadline=20"))
+		g.Add(at, "edit %s %s", app,
+			workload.Pick(g, "minready=3", "minready=0", "history=0", "history=1", "note=x", "note=y", "deadline=20"))
 	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 		g.Add(at, "delete %s policy=%s", app, workload.Pick(g, "Background", "Foreground", "Orphan"))
@@ -204,7 +209,8 @@ var deploymentScenarios = []Scenario{
 		u.WaitComplete("web")
 		u.Season()
 		u.Patch("web", `{"spec":{"template":{"metadata":{"annotations":{"`+cluster.ReadyAfter+`":"600ms"}}}}}`)
-		Await(u, "web", func(d *appsv1.Deployment) error { return unless(d.Status.UpdatedReplicas >= 2, d.Status) }) // the rollout is half done
+		// the rollout is half done
+		Await(u, "web", func(d *appsv1.Deployment) error { return unless(d.Status.UpdatedReplicas >= 2, d.Status) })
 		u.Patch("web", `{"spec":{"replicas":7}}`)
 		u.WaitComplete("web")
 	}},
@@ -262,7 +268,8 @@ var deploymentMutants = []Mutant{
 	{
 		Name: "a template that was there before is not recognised",
 		Edits: []Edit{{"pkg/controllers/deployment/plan_hash.go",
-			"return equality.Semantic.DeepEqual(&bareA, &bareB)", "return a.Spec.Containers[0].Name == \"\" && equality.Semantic.DeepEqual(&bareA, &bareB)"}},
+			"return equality.Semantic.DeepEqual(&bareA, &bareB)",
+			"return a.Spec.Containers[0].Name == \"\" && equality.Semantic.DeepEqual(&bareA, &bareB)"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  image web good:2`,
@@ -343,7 +350,8 @@ var deploymentBudgets = []Budget{
 		},
 	},
 	{
-		Name: "update the image of one Deployment of 500 replicas", Floor: floor.UpdateDeployments(1, 500, 125, 125), MostPods: 625, LeastAvailable: 375,
+		Name: "update the image of one Deployment of 500 replicas", Floor: floor.UpdateDeployments(1, 500, 125, 125), MostPods: 625,
+		LeastAvailable: 375,
 		Prepare: func(u *User) {
 			u.Create(Deployment("big", 500))
 			u.WaitComplete("big")

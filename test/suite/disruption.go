@@ -21,6 +21,38 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
+var disruptionChoices = []workload.Choice{
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+		g.Add(at, "budget %s app=%s %s", app, g.App(),
+			workload.Pick(g, "max=0", "max=1", "max=50%", "min=2", "min=50%", "max=1 delete=true"))
+		g.Add(soon, "evict %s all=true", app)
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+		for range 1 + g.IntN(3) {
+			g.Add(at, "evict %s n=%d", app, g.IntN(10))
+		}
+		g.Add(soon, "evict %s all=true", app)
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // pods come into a budget, and leave it
+		g.Add(at, "budget lost app=%s min=1", quarantine)
+		g.Add(at+g.Early(), "pod %s n=%d do=relabel", app, g.IntN(10))
+		if g.IntN(3) > 0 {
+			g.Add(soon+5*time.Second, "pod %s n=0 do=restore", app)
+		}
+	}},
+	// a workload does not have the size that it should
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+		g.Add(at, "quota pods=%d", 2+g.IntN(4))
+		g.Add(at+time.Second, "edit %s replicas=%d", app, 3+g.IntN(4))
+		g.Add(soon+time.Second, "evict %s n=%d", app, g.IntN(10))
+		g.Add(soon+g.While(), "quota pods=-1")
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
+		g.Add(at, "disrupt %s n=%d", app, g.IntN(10))
+		g.Add(at+130*time.Second, "evict %s n=%d", app, g.IntN(10))
+	}},
+}
+
 func disruptionEntry() Entry {
 	return Entry{
 		Controller: "disruption-controller",
@@ -35,35 +67,7 @@ func disruptionEntry() Entry {
 				g.Add(g.Early(), "budget %s %s", app, workload.Pick(g, "max=1", "max=1", "max=34%", "min=1", "min=50%", "min=0"))
 			}
 		},
-		Choices: []workload.Choice{
-			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-				g.Add(at, "budget %s app=%s %s", app, g.App(), workload.Pick(g, "max=0", "max=1", "max=50%", "min=2", "min=50%", "max=1 delete=true"))
-				g.Add(soon, "evict %s all=true", app)
-			}},
-			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-				for range 1 + g.IntN(3) {
-					g.Add(at, "evict %s n=%d", app, g.IntN(10))
-				}
-				g.Add(soon, "evict %s all=true", app)
-			}},
-			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // pods come into a budget, and leave it
-				g.Add(at, "budget lost app=%s min=1", quarantine)
-				g.Add(at+g.Early(), "pod %s n=%d do=relabel", app, g.IntN(10))
-				if g.IntN(3) > 0 {
-					g.Add(soon+5*time.Second, "pod %s n=0 do=restore", app)
-				}
-			}},
-			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // a workload does not have the size that it should
-				g.Add(at, "quota pods=%d", 2+g.IntN(4))
-				g.Add(at+time.Second, "edit %s replicas=%d", app, 3+g.IntN(4))
-				g.Add(soon+time.Second, "evict %s n=%d", app, g.IntN(10))
-				g.Add(soon+g.While(), "quota pods=-1")
-			}},
-			{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
-				g.Add(at, "disrupt %s n=%d", app, g.IntN(10))
-				g.Add(at+130*time.Second, "evict %s n=%d", app, g.IntN(10))
-			}},
-		},
+		Choices:   disruptionChoices,
 		Settled:   settledBudgets,
 		Scenarios: disruptionScenarios,
 		Malformed: map[string]string{
@@ -132,7 +136,8 @@ func evict(u *User, l script.Line) error {
 func living(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }
 
 func evictPod(u *User, name string) error {
-	return u.Client.PolicyV1().Evictions(u.Namespace).Evict(ctx(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name}})
+	return u.Client.PolicyV1().Evictions(u.Namespace).Evict(ctx(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name}})
 }
 
 // disrupt sets the condition of a pod that is about to be disrupted.
@@ -142,8 +147,9 @@ func disrupt(u *User, l script.Line) error {
 		return err
 	}
 	return edit(u, p.Name, func(p *corev1.Pod) {
-		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, isDisruption), corev1.PodCondition{Type: corev1.DisruptionTarget,
-			Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler", LastTransitionTime: metav1.Now().Rfc3339Copy()})
+		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, isDisruption),
+			corev1.PodCondition{Type: corev1.DisruptionTarget,
+				Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler", LastTransitionTime: metav1.Now().Rfc3339Copy()})
 	}, "status")
 }
 
@@ -241,8 +247,9 @@ func addScale(s *View, namespace string, ref *metav1.OwnerReference, to map[type
 
 var disruptionMutants = []Mutant{
 	{
-		Name:  "a pod that is being evicted counts as healthy",
-		Edits: []Edit{{"pkg/controllers/disruption/report.go", "		if healthy(p) {\n			d.Shielded++", "		if healthy(p) && d.Kept == nil {\n			d.Shielded++"}},
+		Name: "a pod that is being evicted counts as healthy",
+		Edits: []Edit{{"pkg/controllers/disruption/report.go", "		if healthy(p) {\n			d.Shielded++",
+			"		if healthy(p) && d.Kept == nil {\n			d.Shielded++"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1
@@ -255,7 +262,8 @@ var disruptionMutants = []Mutant{
 	{
 		Name: "an entry goes before the pod is seen to be deleted",
 		Edits: []Edit{{"pkg/controllers/disruption/report.go",
-			"		if p == nil || p.DeletionTimestamp != nil {", "		if p == nil || p.DeletionTimestamp != nil || since.Add(time.Second).Before(now) {"}},
+			"		if p == nil || p.DeletionTimestamp != nil {",
+			"		if p == nil || p.DeletionTimestamp != nil || since.Add(time.Second).Before(now) {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1
@@ -279,8 +287,9 @@ var disruptionMutants = []Mutant{
 		Oracle: "S24",
 	},
 	{
-		Name:  "the ReplicaSets of a rollout count one by one",
-		Edits: []Edit{{"pkg/controllers/disruption/observe_scale.go", "return w.Object.GetUID(), w.Replicas, nil", "return o.Ref.UID, w.Replicas, nil"}},
+		Name: "the ReplicaSets of a rollout count one by one",
+		Edits: []Edit{{"pkg/controllers/disruption/observe_scale.go", "return w.Object.GetUID(), w.Replicas, nil",
+			"return o.Ref.UID, w.Replicas, nil"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1
@@ -290,7 +299,8 @@ var disruptionMutants = []Mutant{
 	{
 		Name: "the budget that a pod leaves is not told",
 		Edits: []Edit{{"pkg/controllers/disruption/observe.go",
-			"	if was != nil {\n		budgets", "	if was != nil && (is == nil || maps.Equal(was.Labels, is.Labels)) {\n		budgets"}},
+			"	if was != nil {\n		budgets",
+			"	if was != nil && (is == nil || maps.Equal(was.Labels, is.Labels)) {\n		budgets"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 1s   budget lost app=Quarantine min=1
@@ -319,8 +329,10 @@ var disruptionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "shares are rounded down",
-		Edits: []Edit{{"pkg/controllers/disruption/plan.go", "least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), true)", "least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), false)"}},
+		Name: "shares are rounded down",
+		Edits: []Edit{{"pkg/controllers/disruption/plan.go",
+			"least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), true)",
+			"least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), false)"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web min=50%`,

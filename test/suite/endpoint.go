@@ -81,7 +81,8 @@ var endpointMutants = []Mutant{
 	{
 		Name: "pods that are not ready are given as ready",
 		Edits: []Edit{{"pkg/controllers/endpoint/plan_pods.go",
-			"return service.Spec.PublishNotReadyAddresses || podutil.Ready(p)", "return service != nil && (p == nil || !podutil.Finished(p))"}},
+			"return service.Spec.PublishNotReadyAddresses || podutil.Ready(p)",
+			"return service != nil && (p == nil || !podutil.Finished(p))"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=bad:1`,
@@ -102,8 +103,9 @@ var endpointMutants = []Mutant{
 		Oracle: "S11",
 	},
 	{
-		Name:  "the selector of a Service is not looked at again",
-		Edits: []Edit{{"pkg/controllers/endpoint/plan.go", `if why == "" {`, `if why == "" || len(s.Endpoints.Subsets) > 0 && len(after.Subsets) == 0 {`}},
+		Name: "the selector of a Service is not looked at again",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan.go", `if why == "" {`,
+			`if why == "" || len(s.Endpoints.Subsets) > 0 && len(after.Subsets) == 0 {`}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1
@@ -113,7 +115,8 @@ var endpointMutants = []Mutant{
 	{
 		Name: "Endpoints stay when their Service is gone",
 		Edits: []Edit{{"pkg/controllers/endpoint/plan.go",
-			"	if s.Endpoints == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord", "	if s.Endpoints == nil || s.Service == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord"}},
+			"	if s.Endpoints == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord",
+			"	if s.Endpoints == nil || s.Service == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1
@@ -138,7 +141,8 @@ var endpointScenarios = []Scenario{
 }
 
 var endpointBudgets = []Budget{{
-	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 502, Status: 2}, // a slice shows that the pod goes, and that it is gone
+	// a slice shows that the pod goes, and that it is gone
+	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 502, Status: 2},
 	Prepare: func(u *User) {
 		u.Create(Deployment("web", 3, func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{cluster.TerminateAfter: "2s"} // so that the slices show that the pod goes

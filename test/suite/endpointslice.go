@@ -73,7 +73,8 @@ func editSlices(u *User, l script.Line) error {
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},
 		})
 	}
-	slices, err := list[*discoveryv1.EndpointSlice](u, discoveryv1.LabelServiceName+"="+l.Arg(0), discoveryv1.LabelManagedBy+"="+sliceManager)
+	slices, err := list[*discoveryv1.EndpointSlice](u, discoveryv1.LabelServiceName+"="+l.Arg(0),
+		discoveryv1.LabelManagedBy+"="+sliceManager)
 	switch {
 	case len(slices) == 0:
 		return err
@@ -87,7 +88,8 @@ var endpointSliceMutants = []Mutant{
 	{
 		Name: "EndpointSlices give pods as ready that are not",
 		Edits: []Edit{{"pkg/controllers/endpointslice/plan_pods.go",
-			"m.service.Spec.PublishNotReadyAddresses || serving && p.DeletionTimestamp == nil", "m.service.Spec.PublishNotReadyAddresses || serving || p.DeletionTimestamp == nil"}},
+			"m.service.Spec.PublishNotReadyAddresses || serving && p.DeletionTimestamp == nil",
+			"m.service.Spec.PublishNotReadyAddresses || serving || p.DeletionTimestamp == nil"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=bad:1`,
@@ -96,7 +98,8 @@ var endpointSliceMutants = []Mutant{
 	{
 		Name: "an EndpointSlice does not look at readiness again",
 		Edits: []Edit{{"pkg/controllers/endpointslice/plan_pods.go",
-			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)", "c.Ready == nil && serving"}},
+			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)",
+			"c.Ready == nil && serving"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=3 image=slow:1`,
@@ -121,8 +124,9 @@ var endpointSliceMutants = []Mutant{
 		Oracle: "S15",
 	},
 	{
-		Name:  "EndpointSlices of others are taken for left over",
-		Edits: []Edit{{"pkg/controllers/endpointslice/plan.go", "o.Labels[discoveryv1.LabelManagedBy] == managedBy", `o.Labels[discoveryv1.LabelManagedBy] != ""`}},
+		Name: "EndpointSlices of others are taken for left over",
+		Edits: []Edit{{"pkg/controllers/endpointslice/plan.go", "o.Labels[discoveryv1.LabelManagedBy] == managedBy",
+			`o.Labels[discoveryv1.LabelManagedBy] != ""`}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1
@@ -131,8 +135,9 @@ var endpointSliceMutants = []Mutant{
 		Oracle: "S15",
 	},
 	{
-		Name:  "EndpointSlices that were deleted do not come back",
-		Edits: []Edit{{"internal/network/endpoints/slices.go", "if key, ok := ServiceOfSlice(before); ok && w.manages(before) {", "if key, ok := ServiceOfSlice(before); ok && !w.manages(before) {"}},
+		Name: "EndpointSlices that were deleted do not come back",
+		Edits: []Edit{{"internal/network/endpoints/slices.go", "if key, ok := ServiceOfSlice(before); ok && w.manages(before) {",
+			"if key, ok := ServiceOfSlice(before); ok && !w.manages(before) {"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1

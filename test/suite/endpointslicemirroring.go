@@ -71,7 +71,8 @@ func endpointSliceMirroringEntry() Entry {
 	}
 }
 
-// manualEndpoints are Endpoints with so many ready addresses, one that is not ready, and, if there are three or more, one of the other family.
+// manualEndpoints are Endpoints with so many ready addresses, one that is not ready, and, if there are three or more, one of the other
+// family.
 func manualEndpoints(name string, n int) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{
 		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080, Protocol: corev1.ProtocolTCP}},
@@ -186,7 +187,8 @@ var endpointSliceMirroringMutants = []Mutant{
 	{
 		Name: "addresses of the second family are not mirrored",
 		Edits: []Edit{{"pkg/controllers/endpointslicemirroring/plan.go",
-			"{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN}", "{discoveryv1.AddressTypeIPv4}"}},
+			"{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,\n\t\tdiscoveryv1.AddressTypeFQDN}",
+			"{discoveryv1.AddressTypeIPv4}"}},
 		Script: withoutElection + "\n\t\t\tat 1s   mirrored hand n=4",
 		Oracle: SettledOracle,
 	},

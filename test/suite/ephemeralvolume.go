@@ -23,7 +23,8 @@ func ephemeralVolumeEntry() Entry {
 		Controller: "ephemeral-volume-controller",
 		Needs:      []string{"persistentvolumeclaim-protection-controller", "garbage-collector-controller"},
 		Operations: map[string]Operation{
-			"ephemeral": ephemeral,    // NAME volumes= image= idle=true: a pod with so many ephemeral volumes, a to c; idle ones are never scheduled; do=delete
+			// NAME volumes= image= idle=true: a pod with so many ephemeral volumes, a to c; idle ones are never scheduled; do=delete
+			"ephemeral": ephemeral,
 			"squat":     squat,        // CLAIM: a claim of nobody, where a pod wants its own; do=free
 			"unclaim":   unclaimByPod, // CLAIM: the claim is deleted by hand
 		},
@@ -32,7 +33,8 @@ func ephemeralVolumeEntry() Entry {
 			if g.IntN(3) == 0 {
 				g.Add(at, "squat %s-a", pod)
 			}
-			g.Add(at+g.Early(), "ephemeral %s volumes=%d image=%s:1 idle=%t", pod, 1+g.IntN(3), workload.Pick(g, actors.Good, actors.Done, actors.Slow), g.IntN(2) == 0)
+			g.Add(at+g.Early(), "ephemeral %s volumes=%d image=%s:1 idle=%t", pod, 1+g.IntN(3),
+				workload.Pick(g, actors.Good, actors.Done, actors.Slow), g.IntN(2) == 0)
 			g.Add(soon, "unclaim %s-%s", pod, workload.Pick(g, "a", "b"))
 			g.Add(soon+workload.Pick(g, g.Early(), g.While()), "squat %s-a do=free", pod)
 			if g.IntN(3) == 0 {
@@ -125,8 +127,8 @@ func unclaimByPod(u *User, l script.Line) error {
 	return remove[*corev1.PersistentVolumeClaim](u, l.Arg(0))
 }
 
-// ephemeralSettled says which pods lack a claim, or have one that belongs to nobody, and which claims were made for pods that had ended long
-// before.
+// ephemeralSettled says which pods lack a claim, or have one that belongs to nobody, and which claims were made for pods that had ended
+// long before.
 func ephemeralSettled(s *View) (wrong []string) {
 	for _, p := range subjects[*corev1.Pod](s) {
 		if p.DeletionTimestamp != nil || ended(p) || namespaceEnds(s, p.Namespace) {
@@ -153,7 +155,8 @@ func namespaceEnds(s *View, name string) bool {
 	return n == nil || n.DeletionTimestamp != nil
 }
 
-// claimsOfEndedPods says which claims a manager has made for pods that had ended two minutes before (ST-85). It may not have known of later ends.
+// claimsOfEndedPods says which claims a manager has made for pods that had ended two minutes before (ST-85). It may not have known of
+// later ends.
 func claimsOfEndedPods(s *View) (wrong []string) {
 	since := map[string]time.Time{}
 	for _, e := range s.Changes("pods") {
@@ -167,7 +170,9 @@ func claimsOfEndedPods(s *View) (wrong []string) {
 			continue
 		}
 		if end := since[string(ref.UID)]; !end.IsZero() && e.Time.Sub(end) > 2*time.Minute {
-			wrong = append(wrong, fmt.Sprintf("the claim %s was made for the pod %s, which had ended %v before", e.Object.GetName(), ref.Name, e.Time.Sub(end)))
+			wrong = append(wrong,
+				fmt.Sprintf("the claim %s was made for the pod %s, which had ended %v before", e.Object.GetName(), ref.Name,
+					e.Time.Sub(end)))
 		}
 	}
 	return slices.Compact(wrong)
@@ -177,8 +182,9 @@ const ephemeralFolder = "pkg/controllers/ephemeralvolume/"
 
 var ephemeralMutants = []Mutant{
 	{
-		Name:   "the claim of an ephemeral volume belongs to nobody",
-		Edits:  []Edit{{ephemeralFolder + "plan.go", "return plan.Create{\n\t\tObject: claim, Why:", "claim.OwnerReferences = nil\n\treturn plan.Create{\n\t\tUnowned: true, Object: claim, Why:"}},
+		Name: "the claim of an ephemeral volume belongs to nobody",
+		Edits: []Edit{{ephemeralFolder + "plan.go", "return plan.Create{\n\t\tObject: claim, Why:",
+			"claim.OwnerReferences = nil\n\treturn plan.Create{\n\t\tUnowned: true, Object: claim, Why:"}},
 		Script: withoutElection + "\n\t\t\tat 5s   ephemeral web volumes=2 image=good:1",
 		Oracle: SettledOracle,
 	},
@@ -192,14 +198,16 @@ var ephemeralMutants = []Mutant{
 		Oracle: "S29",
 	},
 	{
-		Name:   "the claims of ephemeral volumes have other names",
-		Edits:  []Edit{{ephemeralFolder + "plan.go", "Namespace: pod.Namespace, Name: podutil.EphemeralClaim(pod, v), Labels:", "Namespace: pod.Namespace, Name: v.Name + \"-\" + pod.Name, Labels:"}},
+		Name: "the claims of ephemeral volumes have other names",
+		Edits: []Edit{{ephemeralFolder + "plan.go", "Namespace: pod.Namespace, Name: podutil.EphemeralClaim(pod, v), Labels:",
+			"Namespace: pod.Namespace, Name: v.Name + \"-\" + pod.Name, Labels:"}},
 		Script: withoutElection + "\n\t\t\tat 5s   ephemeral web volumes=1 image=good:1",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "pods that have ended get claims",
-		Edits: []Edit{{ephemeralFolder + "plan.go", "case podutil.Finished(s.Pod): // ST-85", "case podutil.Finished(s.Pod) && s.Pod.Name == \"\":"}},
+		Name: "pods that have ended get claims",
+		Edits: []Edit{{ephemeralFolder + "plan.go", "case podutil.Finished(s.Pod): // ST-85",
+			"case podutil.Finished(s.Pod) && s.Pod.Name == \"\":"}},
 		Script: withoutElection + `
 			at 5s    squat web-a
 			at 10s   ephemeral web volumes=1 image=done:1
@@ -213,14 +221,16 @@ var ephemeralMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a pod that waits for one claim gets no other",
-		Edits:  []Edit{{ephemeralFolder + "plan.go", "if len(missing.Sequences) > 0 {", "if len(missing.Sequences) > 0 && len(waits) == 0 {"}},
+		Name: "a pod that waits for one claim gets no other",
+		Edits: []Edit{{ephemeralFolder + "plan.go", "if len(missing.Sequences) > 0 {",
+			"if len(missing.Sequences) > 0 && len(waits) == 0 {"}},
 		Script: withoutElection + "\n\t\t\tat 5s   squat web-a\n\t\t\tat 10s  ephemeral web volumes=2 image=good:1",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "pods on no node get no claims",
-		Edits:  []Edit{{ephemeralFolder + "plan.go", "if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {", "if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || s.Pod.Status.Phase == corev1.PodPending {"}},
+		Name: "pods on no node get no claims",
+		Edits: []Edit{{ephemeralFolder + "plan.go", "if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {",
+			"if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || s.Pod.Status.Phase == corev1.PodPending {"}},
 		Script: withoutElection + "\n\t\t\tat 5s   ephemeral web volumes=1 image=good:1 idle=true",
 		Oracle: SettledOracle,
 	},

@@ -54,7 +54,8 @@ func focusOn(chosen []Entry) (running []string, mix workload.Mix) {
 	}
 	for i := 0; i < len(running); i++ { // it grows
 		needs := entryOf(running[i]).Needs
-		running = append(running, slices.DeleteFunc(slices.Clone(needs), func(name string) bool { return slices.Contains(running, name) })...)
+		running = append(running,
+			slices.DeleteFunc(slices.Clone(needs), func(name string) bool { return slices.Contains(running, name) })...)
 	}
 	slices.Sort(running)
 	for _, e := range Entries() { // in their order, with what makes the objects that the chosen ones need

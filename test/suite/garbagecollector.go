@@ -24,7 +24,9 @@ func garbageCollectorEntry() Entry {
 		Controller: "garbage-collector-controller",
 		Operations: map[string]Operation{
 			"mirror": mirror, // NAME do=end: an aggregated API server shows an object with the uid of a ConfigMap
-			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; hold=true: a finalizer holds the others; do=delete policy=
+			// NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; hold=true: a finalizer
+			// holds the others; do=delete policy=
+			"family": family,
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("%s-%d", app, g.IntN(3))
@@ -32,14 +34,16 @@ func garbageCollectorEntry() Entry {
 			g.Add(soon, "family %s do=delete policy=%s", name, workload.Pick(g, "Background", "Background", "Foreground", "Orphan"))
 		}}},
 		Settled: garbageSettled,
-		Scenarios: []Scenario{{Name: "owners are deleted in the background, in the foreground, and without their dependents", Play: func(u *User) {
-			for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
-				name := "owner-" + strings.ToLower(string(policy))
-				u.createFamily(name, 3)
-				Remove[*corev1.ConfigMap](u, name, propagation(policy))
-				u.waitCollected(name, policy, 3)
-			}
-		}}},
+		Scenarios: []Scenario{{Name: "owners are deleted in the background, in the foreground, and without their dependents",
+			Play: func(u *User) {
+				for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
+					metav1.DeletePropagationOrphan} {
+					name := "owner-" + strings.ToLower(string(policy))
+					u.createFamily(name, 3)
+					Remove[*corev1.ConfigMap](u, name, propagation(policy))
+					u.waitCollected(name, policy, 3)
+				}
+			}}},
 		Malformed: map[string]string{
 			"configmaps/absurd-owners": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"finalizers":["","orphan","foregroundDeletion"],"ownerReferences":[
 				{"apiVersion":"","kind":"","name":"","uid":""},{"apiVersion":"a/b/c","kind":"X","name":"y","uid":"1","controller":true,"blockOwnerDeletion":true},
@@ -64,7 +68,8 @@ func garbageCollectorEntry() Entry {
 
 // member is a ConfigMap of a family.
 func member(family, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{familyLabel: family}, OwnerReferences: owners}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{familyLabel: family},
+		OwnerReferences: owners}}
 }
 
 func ownedBy(name string, uid types.UID) metav1.OwnerReference {
@@ -157,11 +162,13 @@ func garbageSettled(s *View) (wrong []string) {
 	}
 	for _, o := range all {
 		refs, finalizers := o.GetOwnerReferences(), o.GetFinalizers()
-		waits := slices.Contains(finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
+		waits := slices.Contains(finalizers, metav1.FinalizerDeleteDependents) ||
+			slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 		switch {
 		case o.GetDeletionTimestamp() != nil && waits && !heldByClaim(s, o):
 			wrong = append(wrong, fmt.Sprintf("%s %s waits for its dependents", o.Resource, o.GetName()))
-		case o.GetDeletionTimestamp() == nil && len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return exists[r.UID] }):
+		case o.GetDeletionTimestamp() == nil && len(refs) > 0 &&
+			!slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return exists[r.UID] }):
 			wrong = append(wrong, fmt.Sprintf("%s %s has no owner any more", o.Resource, o.GetName()))
 		}
 	}
@@ -170,20 +177,23 @@ func garbageSettled(s *View) (wrong []string) {
 			continue
 		}
 		if e.Before.GetLabels()[keptLabel] != "" {
-			wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted with an owner that was to be deleted without it", e.Object.GetName()))
+			wrong = append(wrong,
+				fmt.Sprintf("the ConfigMap %s was deleted with an owner that was to be deleted without it", e.Object.GetName()))
 		}
 		for _, o := range s.past("configmaps", e.Version-1) {
 			waits := o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
-			if !waits && slices.ContainsFunc(e.Before.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }) {
-				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted, though its owner %s existed", e.Object.GetName(), o.GetName()))
+			if !waits &&
+				slices.ContainsFunc(e.Before.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }) {
+				wrong = append(wrong,
+					fmt.Sprintf("the ConfigMap %s was deleted, though its owner %s existed", e.Object.GetName(), o.GetName()))
 			}
 		}
 	}
 	return wrong
 }
 
-// heldByClaim reports whether an object waits for one of its claims, which is being deleted and is protected: a pod that was taken away from
-// a StatefulSet still uses it. claimsSettled checks that there is such a pod.
+// heldByClaim reports whether an object waits for one of its claims, which is being deleted and is protected: a pod that was taken away
+// from a StatefulSet still uses it. claimsSettled checks that there is such a pod.
 func heldByClaim(s *View, owner metav1.Object) bool {
 	return slices.ContainsFunc(all[*corev1.PersistentVolumeClaim](s), func(c *corev1.PersistentVolumeClaim) bool {
 		return c.DeletionTimestamp != nil && slices.Contains(c.Finalizers, claimProtection) &&
@@ -208,8 +218,9 @@ const (
 
 var garbageCollectorMutants = []Mutant{
 	{
-		Name:   "dependents stay when their only owner is gone",
-		Edits:  []Edit{{collectorPlan, "case len(by[ownerAbsent])+len(by[ownerWaits]) == 0:", "case len(by[ownerAbsent])+len(by[ownerWaits]) < 2:"}},
+		Name: "dependents stay when their only owner is gone",
+		Edits: []Edit{{collectorPlan, "case len(by[ownerAbsent])+len(by[ownerWaits]) == 0:",
+			"case len(by[ownerAbsent])+len(by[ownerWaits]) < 2:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete",
 		Oracle: SettledOracle,
 	},
@@ -237,7 +248,8 @@ var garbageCollectorMutants = []Mutant{
 	{
 		Name: "a resource that has vanished is forgotten under the lock of the graph",
 		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go",
-			"\tr.mu.Unlock()\n\tfor _, resource := range vanished {\n\t\tsub.Forget(resource) // takes locks under which handlers are called\n\t}\n",
+			"\tr.mu.Unlock()\n\tfor _, resource := range vanished {\n\t\tsub.Forget(resource) // takes locks under which handlers are " +
+				"called\n\t}\n",
 			"\tfor _, resource := range vanished {\n\t\tsub.Forget(resource)\n\t}\n\tr.mu.Unlock()\n"}},
 		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=150s",
 		Oracle: "Locks",
@@ -247,7 +259,9 @@ var garbageCollectorMutants = []Mutant{
 		Edits: []Edit{
 			{collectorGraph, "if d.refersTo(n) && !yield(d) {", "if !yield(d) {"},
 			{collectorGraph, "if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
-			{collectorSnapshot, "case found != nil:\n", "case found != nil && (g.owners[ref.UID].stated[g.statedBy(n, ref)] == nil || g.owners[ref.UID].stated[g.statedBy(n, ref)].ownerState != absent):\n"},
+			{collectorSnapshot, "case found != nil:\n",
+				"case found != nil && (g.owners[ref.UID].stated[g.statedBy(n, ref)] == nil || g.owners[ref.UID].stated[g.statedBy(n, " +
+					"ref)].ownerState != absent):\n"},
 		},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  mirror a\n\t\t\tat 30s  mirror a do=end",
 		Oracle: "S16",
@@ -277,8 +291,9 @@ var garbageCollectorMutants = []Mutant{
 		Oracle: "S16",
 	},
 	{
-		Name:   "dependents of owners that never existed stay",
-		Edits:  []Edit{{"pkg/controllers/garbagecollector/runner_verify.go", "case client.IsAbsent(err), err == nil && found.UID != c.uid:", "case err == nil && found.UID != c.uid:"}},
+		Name: "dependents of owners that never existed stay",
+		Edits: []Edit{{"pkg/controllers/garbagecollector/runner_verify.go", "case client.IsAbsent(err), err == nil && found.UID != c.uid:",
+			"case err == nil && found.UID != c.uid:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 gone=true",
 		Oracle: SettledOracle,
 	},

@@ -23,8 +23,9 @@ func autoscalerEntry() Entry {
 		Controller: "horizontal-pod-autoscaler-controller",
 		Needs:      []string{"deployment-controller"},
 		Operations: map[string]Operation{
-			"autoscale": autoscale, // NAME min= max= window= external=true: of the Deployment NAME, by its load; again: changes it; delete=true
-			"load":      setLoad,   // NAME milli=: what its pods use of the CPU, together
+			// NAME min= max= window= external=true: of the Deployment NAME, by its load; again: changes it; delete=true
+			"autoscale": autoscale,
+			"load":      setLoad, // NAME milli=: what its pods use of the CPU, together
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "create auto-%s replicas=%d image=good:1", app, g.IntN(5))
@@ -60,7 +61,8 @@ func autoscalerEntry() Entry {
 			Do: func(u *User) {
 				u.Each(50, func(i int) error { return create(u, newAutoscaler(fmt.Sprint("web-", i), 1, 3)) })
 				AwaitAll(u, 50, func(h *autoscalingv2.HorizontalPodAutoscaler) error {
-					return unless(slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScalingDisabled" }), h.Status)
+					return unless(slices.ContainsFunc(h.Status.Conditions,
+						func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScalingDisabled" }), h.Status)
 				})
 			},
 		}},
@@ -75,9 +77,11 @@ func newAutoscaler(name string, least, most int32) *autoscalingv2.HorizontalPodA
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			MinReplicas: &least, MaxReplicas: most,
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &each},
-			}}},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name:   corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &each},
+				}}},
 		},
 	}
 }
@@ -105,11 +109,13 @@ func autoscale(u *User, l script.Line) error {
 	most, _ := l.Int("max")
 	window, _ := l.Int("window")
 	h := newAutoscaler(name, int32(least), int32(max(least, most)))
-	h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To(int32(window))}}
+	h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
+		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To(int32(window))}}
 	if says(l, "external") {
-		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
-			Metric: autoscalingv2.MetricIdentifier{Name: name}, Target: h.Spec.Metrics[0].Resource.Target,
-		}}}
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType,
+			External: &autoscalingv2.ExternalMetricSource{
+				Metric: autoscalingv2.MetricIdentifier{Name: name}, Target: h.Spec.Metrics[0].Resource.Target,
+			}}}
 	}
 	return apply(u, h.DeepCopy(), func(old *autoscalingv2.HorizontalPodAutoscaler) { old.Spec = h.Spec })
 }
@@ -172,8 +178,10 @@ var autoscalerMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "the largest size is not kept",
-		Edits: []Edit{{autoscalerFolder + "plan_limits.go", "		most, why := s.Autoscaler.Spec.MaxReplicas, tooMany\n		if fastest := max(s.scaleUpTo", "		most, why := s.Autoscaler.Spec.MaxReplicas+1, tooMany\n		if fastest := max(s.scaleUpTo"}},
+		Name: "the largest size is not kept",
+		Edits: []Edit{{autoscalerFolder + "plan_limits.go",
+			"		most, why := s.Autoscaler.Spec.MaxReplicas, tooMany\n		if fastest := max(s.scaleUpTo",
+			"		most, why := s.Autoscaler.Spec.MaxReplicas+1, tooMany\n		if fastest := max(s.scaleUpTo"}},
 		Script: withoutElection + `
 			at 1s   create auto-web replicas=2 image=good:1
 			at 1s   load auto-web milli=800
@@ -182,7 +190,8 @@ var autoscalerMutants = []Mutant{
 	},
 	{
 		Name: "values that an earlier period has brought are taken for present ones",
-		Edits: []Edit{{autoscalerFolder + "observe_answers.go", "if known != nil && (known.slot == slot ||", "if known != nil && (known.slot <= slot ||"},
+		Edits: []Edit{{autoscalerFolder + "observe_answers.go", "if known != nil && (known.slot == slot ||",
+			"if known != nil && (known.slot <= slot ||"},
 			{autoscalerFolder + "observe_answers.go", "if known.slot < slot-1 &&", "if known.slot < 0 &&"}},
 		Script: withoutElection + `
 			at 1s   create auto-web replicas=2 image=good:1
@@ -192,8 +201,9 @@ var autoscalerMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "the status does not follow",
-		Edits: []Edit{{autoscalerFolder + "report.go", "if equality.Semantic.DeepEqual(h.Status, status) || !s.written(now, status) {", "if status.LastScaleTime != nil || !s.written(now, status) {"}},
+		Name: "the status does not follow",
+		Edits: []Edit{{autoscalerFolder + "report.go", "if equality.Semantic.DeepEqual(h.Status, status) || !s.written(now, status) {",
+			"if status.LastScaleTime != nil || !s.written(now, status) {"}},
 		Script: withoutElection + `
 			at 1s   create auto-web replicas=2 image=good:1
 			at 1s   load auto-web milli=400

@@ -22,18 +22,23 @@ func jobEntry() Entry {
 	return Entry{
 		Controller: "job-controller",
 		Operations: map[string]Operation{
-			"job":     createJob,  // NAME completions= parallelism= image= mode=indexed, per-index or late deadline=
-			"editjob": disturbJob, // NAME do=suspend, resume, scale, resize, delete parallelism=, of scale, and of resize, which sets the completions, too; policy=
+			"job": createJob, // NAME completions= parallelism= image= mode=indexed, per-index or late deadline=
+			// NAME do=suspend, resume, scale, resize, delete parallelism=, of scale, and of resize, which sets the completions, too;
+			// policy=
+			"editjob": disturbJob,
 		},
 		Choices: []workload.Choice{
 			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 				mode := workload.Pick(g, "", "", " mode=indexed", " mode=per-index", " mode=late", " deadline=20")
 				g.Add(at, "job sum-%s completions=%d parallelism=%d image=%s:1%s", app, 1+g.IntN(8), 1+g.IntN(4),
 					workload.Pick(g, actors.Done, actors.Done, actors.Flop), mode)
-				g.Add(soon, "editjob sum-%s do=%s", app, workload.Pick(g, "scale parallelism=1", "scale parallelism=5", "delete", "delete policy=Foreground", "delete policy=Orphan"))
+				g.Add(soon, "editjob sum-%s do=%s", app,
+					workload.Pick(g, "scale parallelism=1", "scale parallelism=5", "delete", "delete policy=Foreground",
+						"delete policy=Orphan"))
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-				g.Add(at, "job sum-%s completions=%d parallelism=3 image=%s:1", app, 2+g.IntN(8), workload.Pick(g, actors.Done, actors.Good))
+				g.Add(at, "job sum-%s completions=%d parallelism=3 image=%s:1", app, 2+g.IntN(8),
+					workload.Pick(g, actors.Done, actors.Good))
 				g.Add(at+time.Second+g.Early(), "editjob sum-%s do=suspend", app)
 				if g.IntN(3) > 0 {
 					g.Add(soon, "editjob sum-%s do=resume", app)
@@ -121,7 +126,8 @@ func unsettledJobs(s *View) (wrong []string) {
 			continue
 		}
 		if j := jobs[ref.UID]; tracked && (over || j == nil || jobOver(j)) && (j == nil || !heldForIndex(j, p)) {
-			wrong = append(wrong, fmt.Sprintf("the pod %s of the Job %s still has the finalizer in phase %s", p.Name, ref.Name, p.Status.Phase))
+			wrong = append(wrong,
+				fmt.Sprintf("the pod %s of the Job %s still has the finalizer in phase %s", p.Name, ref.Name, p.Status.Phase))
 		}
 		if !over && p.DeletionTimestamp == nil {
 			active[ref.UID]++
@@ -153,8 +159,9 @@ func heldForIndex(j *batchv1.Job, p *corev1.Pod) bool {
 	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && p.Status.Phase == corev1.PodFailed
 }
 
-// inBackoff reports whether a Job may still wait before it replaces its last failed pod, because so many have failed since the latest success
-// (JOB-30, JOB-31), those included that were deleted since. Limits for each index are so low here that the delay is over before the world rests.
+// inBackoff reports whether a Job may still wait before it replaces its last failed pod, because so many have failed since the latest
+// success (JOB-30, JOB-31), those included that were deleted since. Limits for each index are so low here that the delay is over before
+// the world rests.
 func inBackoff(s *View, j *batchv1.Job, pods []*corev1.Pod) bool {
 	if j.Spec.BackoffLimitPerIndex != nil {
 		return false
@@ -212,7 +219,8 @@ var jobMutants = []Mutant{
 	{
 		Name: "pods are counted when they are listed and once more",
 		Edits: []Edit{{"pkg/controllers/job/report.go",
-			"r.status.Succeeded, r.status.Failed = r.succeeded, r.failed", "r.status.Succeeded, r.status.Failed = r.succeeded+int32(len(lists.Succeeded)), r.failed"}},
+			"r.status.Succeeded, r.status.Failed = r.succeeded, r.failed",
+			"r.status.Succeeded, r.status.Failed = r.succeeded+int32(len(lists.Succeeded)), r.failed"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=6 parallelism=3 image=done:1`,
 		Oracle: "S18",
@@ -221,7 +229,8 @@ var jobMutants = []Mutant{
 		Name: "the status lists all pods that have ended", // JOB-42
 		Edits: []Edit{{"pkg/controllers/job/report.go",
 			"room := max(0, burst-len(r.listed))", "room := max(9*burst, burst-len(r.listed))"},
-			{"pkg/controllers/job/report.go", "succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]", "succeeded := r.newSucceeded[:min(9*burst, len(r.newSucceeded))]"}},
+			{"pkg/controllers/job/report.go", "succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]",
+				"succeeded := r.newSucceeded[:min(9*burst, len(r.newSucceeded))]"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=900 parallelism=900 image=done:1
 			at 2s   fault m0 pause for=30s`,
@@ -346,5 +355,6 @@ func (u *User) waitJobCondition(n int, t batchv1.JobConditionType) {
 }
 
 func hasCondition(j *batchv1.Job, t batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(j.Status.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
 }

@@ -34,7 +34,8 @@ func legacyTokenCleanerEntry() Entry {
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "tracking days=%d", g.IntN(4))
-			g.Add(at, "legacytoken legacy-%d used=%d marked=%d kind=%s", g.IntN(9), g.IntN(3), g.IntN(3), workload.Pick(g, "any", "any", byHand, mounted))
+			g.Add(at, "legacytoken legacy-%d used=%d marked=%d kind=%s", g.IntN(9), g.IntN(3), g.IntN(3),
+				workload.Pick(g, "any", "any", byHand, mounted))
 			g.Add(soon, "fault m0 stop back=1s") // it works when it begins to lead, and then once a day
 		}}},
 		Settled:   legacyTokensSettled,
@@ -64,7 +65,8 @@ func legacyToken(u *User, l script.Line) error {
 	s.Labels["kind"] = kind
 	if kind == mounted {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-		p.Spec = corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: "main", Image: "good:1"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: s.Name}}}
+		p.Spec = corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: "main", Image: "good:1"}},
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: s.Name}}}
 		if err := create(u, p); err != nil {
 			return err
 		}
@@ -88,7 +90,8 @@ func tracking(u *User, l script.Line) error {
 // TokenTracking is the ConfigMap in which API servers note since when they track the use of tokens.
 func TokenTracking(days int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking}, Data: map[string]string{"since": daysAgo(days)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking},
+		Data:       map[string]string{"since": daysAgo(days)},
 	}
 }
 
@@ -137,7 +140,8 @@ func legacyTokensSettled(s *View) (wrong []string) {
 func lists(secret *corev1.Secret) func(Object) bool {
 	return func(o Object) bool {
 		a := o.(*corev1.ServiceAccount)
-		return a.Namespace == secret.Namespace && slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })
+		return a.Namespace == secret.Namespace &&
+			slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })
 	}
 }
 
@@ -167,8 +171,9 @@ var legacyTokenMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "tokens that users have made are marked as invalid",
-		Edits:  []Edit{{cleaner + "plan.go", "slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })", "a.Name != \"\""}},
+		Name: "tokens that users have made are marked as invalid",
+		Edits: []Edit{{cleaner + "plan.go",
+			"slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })", "a.Name != \"\""}},
 		Script: legacyScript("kind=by-hand"),
 		Oracle: SettledOracle,
 	},
@@ -179,9 +184,11 @@ var legacyTokenMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "tokens are marked as invalid before their use was tracked",
-		Edits:  []Edit{{cleaner + "plan.go", "return err == nil && !now.Before(first.AddDate(0, 0, 1).Add(period))", "return err == nil && !now.Before(first)"}},
-		Script: withoutElection + "\n\t\t\tat 1s   tracking days=0\n\t\t\tat 5s   legacytoken legacy-1 kind=any\n\t\t\tat 20s  fault m0 stop back=1s",
+		Name: "tokens are marked as invalid before their use was tracked",
+		Edits: []Edit{{cleaner + "plan.go", "return err == nil && !now.Before(first.AddDate(0, 0, 1).Add(period))",
+			"return err == nil && !now.Before(first)"}},
+		Script: withoutElection +
+			"\n\t\t\tat 1s   tracking days=0\n\t\t\tat 5s   legacytoken legacy-1 kind=any\n\t\t\tat 20s  fault m0 stop back=1s",
 		Oracle: SettledOracle,
 	},
 	{
@@ -198,7 +205,8 @@ func (u *User) oldTokens() {
 	u.Try("have the use of tokens tracked since long ago", func() error {
 		return edit(u.in(metav1.NamespaceSystem), tokenTracking, func(m *corev1.ConfigMap) { m.Data = TokenTracking(1000).Data })
 	})
-	u.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "legacy"}, Secrets: []corev1.ObjectReference{{Name: "unused"}, {Name: "marked"}}})
+	u.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "legacy"},
+		Secrets: []corev1.ObjectReference{{Name: "unused"}, {Name: "marked"}}})
 	for name, labels := range map[string]map[string]string{
 		"unused": {lastUsed: daysAgo(500)}, "marked": {invalidSince: daysAgo(1)}, "by-hand": {lastUsed: daysAgo(500)},
 	} {

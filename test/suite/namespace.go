@@ -93,7 +93,8 @@ func newPod(name, app, image string) *corev1.Pod {
 
 // content is a ConfigMap of a tenant.
 func content(name string, finalizers ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tenantLabel: "true"}, Finalizers: finalizers}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tenantLabel: "true"},
+		Finalizers: finalizers}}
 }
 
 // namespacesSettled says which namespaces should be gone, what is left of those that are, and what was deleted too early (NS-10, NS-18,
@@ -112,7 +113,8 @@ func namespacesSettled(s *View) (wrong []string) {
 	}
 	for _, o := range everything {
 		if !there[o.GetNamespace()] {
-			wrong = append(wrong, fmt.Sprintf("of the namespace %s, which is gone, %s %s is left", o.GetNamespace(), o.Resource, o.GetName()))
+			wrong = append(wrong,
+				fmt.Sprintf("of the namespace %s, which is gone, %s %s is left", o.GetNamespace(), o.Resource, o.GetName()))
 		}
 	}
 	for _, e := range s.Changes("configmaps") {
@@ -127,7 +129,8 @@ func namespacesSettled(s *View) (wrong []string) {
 		}
 		for _, p := range s.past("pods", e.Version-1) {
 			if p.GetNamespace() == namespace {
-				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s of %s was deleted before the pod %s", e.Object.GetName(), namespace, p.GetName()))
+				wrong = append(wrong,
+					fmt.Sprintf("the ConfigMap %s of %s was deleted before the pod %s", e.Object.GetName(), namespace, p.GetName()))
 			}
 		}
 	}
@@ -141,7 +144,8 @@ const (
 	tenantEnds      = withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete"
 	heldTenantEnds  = withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete"
 	heldTenantGoes  = heldTenantEnds + "\n\t\t\tat 60s  tenant web do=release"
-	tenantWithDelay = withoutActors + "\n\t\t\tat 9s  fault m0 webhook 4s for=30s\n\t\t\tat 10s  tenant web\n\t\t\tat 10100ms  tenant web do=delete"
+	tenantWithDelay = withoutActors +
+		"\n\t\t\tat 9s  fault m0 webhook 4s for=30s\n\t\t\tat 10s  tenant web\n\t\t\tat 10100ms  tenant web do=delete"
 )
 
 var namespaceMutants = []Mutant{
@@ -149,7 +153,8 @@ var namespaceMutants = []Mutant{
 		Name: "a namespace is released though something is left in it",
 		Edits: []Edit{
 			{namespacePlan, "case len(s.Contents) > 0 || s.Discovery != nil:", "case len(s.Contents) > 9 || s.Discovery != nil:"},
-			{namespaceObserve, "	if len(s.Contents) == 0 && settled && err == nil {", "	if len(s.Contents) < 9 && settled && err == nil {"},
+			{namespaceObserve, "	if len(s.Contents) == 0 && settled && err == nil {",
+				"	if len(s.Contents) < 9 && settled && err == nil {"},
 			{namespaceObserve, "s.Complete = len(s.Contents) == 0", "s.Complete = len(s.Contents) < 9"},
 		},
 		Script: heldTenantEnds, Oracle: "S17",
@@ -175,13 +180,15 @@ var namespaceMutants = []Mutant{
 		Script: tenantEnds, Oracle: SettledOracle,
 	},
 	{
-		Name:   "a namespace that is not empty at once is not looked at again",
-		Edits:  []Edit{{namespacePlan, "return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}", "return plan.Plan{Why: s.whyNotEmpty() + s.wait(now).String()}"}},
+		Name: "a namespace that is not empty at once is not looked at again",
+		Edits: []Edit{{namespacePlan, "return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}",
+			"return plan.Plan{Why: s.whyNotEmpty() + s.wait(now).String()}"}},
 		Script: heldTenantGoes, Oracle: SettledOracle,
 	},
 	{
-		Name:   "the deletion of a namespace is not noticed",
-		Edits:  []Edit{{"pkg/controllers/namespace/controller.go", "before.GetUID() == after.GetUID() && before.GetDeletionTimestamp() != nil", "before.GetUID() == after.GetUID()"}},
+		Name: "the deletion of a namespace is not noticed",
+		Edits: []Edit{{"pkg/controllers/namespace/controller.go",
+			"before.GetUID() == after.GetUID() && before.GetDeletionTimestamp() != nil", "before.GetUID() == after.GetUID()"}},
 		Script: tenantEnds, Oracle: SettledOracle,
 	},
 	{
@@ -200,7 +207,8 @@ func (u *User) leave() {
 	Remove[*corev1.Namespace](u, u.Namespace)
 	Await(u, u.Namespace, func(n *corev1.Namespace) error { // only the ConfigMap with a finalizer is left
 		return unless(slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-			return c.Type == corev1.NamespaceContentRemaining && c.Message == "Some resources are remaining: configmaps. has 1 resource instances"
+			return c.Type == corev1.NamespaceContentRemaining &&
+				c.Message == "Some resources are remaining: configmaps. has 1 resource instances"
 		}), n.Status)
 	})
 	u.Try("take the finalizer off", func() error {

@@ -145,7 +145,9 @@ func setsRanges(before, after *corev1.Node) bool {
 func ranges(n *corev1.Node) (all []netip.Prefix) {
 	for _, text := range n.Spec.PodCIDRs {
 		r, err := netip.ParsePrefix(text)
-		if err == nil && (r.Bits() == 24 && netip.MustParsePrefix("10.0.0.0/8").Contains(r.Addr()) || r.Bits() == 64 && netip.MustParsePrefix("fd00:64::/48").Contains(r.Addr())) {
+		if err == nil &&
+			(r.Bits() == 24 && netip.MustParsePrefix("10.0.0.0/8").Contains(r.Addr()) ||
+				r.Bits() == 64 && netip.MustParsePrefix("fd00:64::/48").Contains(r.Addr())) {
 			all = append(all, r)
 		}
 	}
@@ -169,8 +171,9 @@ const nodeIPAMFolder = "pkg/controllers/nodeipam/"
 
 var nodeIPAMMutants = []Mutant{
 	{
-		Name:   "nodes that come together get the same ranges",
-		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "d.Allocated[i] = d.Allocated[i].add(span{n, n})\n\t\tif d.Memory.Next[i] = n + 1;", "if d.Memory.Next[i] = n;"}},
+		Name: "nodes that come together get the same ranges",
+		Edits: []Edit{{nodeIPAMFolder + "plan.go", "d.Allocated[i] = d.Allocated[i].add(span{n, n})\n\t\tif d.Memory.Next[i] = n + 1;",
+			"if d.Memory.Next[i] = n;"}},
 		Script: withoutElection + "\n\t\t\tat 10s  crowd nodes=10",
 		Oracle: "S26",
 	},
@@ -187,8 +190,9 @@ var nodeIPAMMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "podCIDR is not the first of podCIDRs",
-		Edits:  []Edit{{nodeIPAMFolder + "plan.go", "after.Spec.PodCIDR = after.Spec.PodCIDRs[0]", "after.Spec.PodCIDR = after.Spec.PodCIDRs[len(ranges)-1]"}},
+		Name: "podCIDR is not the first of podCIDRs",
+		Edits: []Edit{{nodeIPAMFolder + "plan.go", "after.Spec.PodCIDR = after.Spec.PodCIDRs[0]",
+			"after.Spec.PodCIDR = after.Spec.PodCIDRs[len(ranges)-1]"}},
 		Script: withoutElection + "\n\t\t\tat 10s  crowd nodes=3",
 		Oracle: SettledOracle,
 	},

@@ -24,7 +24,8 @@ func nodeLifecycleEntry() Entry {
 				g.Add(at, "fault %s freeze leases for=%ds", workload.Pick(g, "m0", "m*"), 10+g.IntN(60))
 			}
 			g.Add(soon+30*time.Second, "node %s do=start", node) // at times after it was declared Unknown
-		}}, {Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // nodes that nobody repairs when the script ends
+		}}, {Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			// nodes that nobody repairs when the script ends
 			if g.IntN(2) == 0 {
 				g.Add(at, "crowd nodes=%d", 1+g.IntN(5)) // of which nobody is to make use
 			}
@@ -53,7 +54,8 @@ func nodeLifecycleEntry() Entry {
 			Do: func(u *User) {
 				for i := range 10 {
 					since := time.Now().UTC().Format(time.RFC3339)
-					Patch[*corev1.Node](u.as("kubelet"), u.nodeName(720+i), `{"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":"`+since+`"}]}}`, "status")
+					Patch[*corev1.Node](u.as("kubelet"), u.nodeName(720+i),
+						`{"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":"`+since+`"}]}}`, "status")
 				}
 				for i := range 10 {
 					Await(u, u.nodeName(720+i), func(n *corev1.Node) error {
@@ -75,7 +77,8 @@ func (u *User) taintsFollowConditions() {
 		want   []string
 	}{
 		{`{"conditions":[{"type":"Ready","status":"False"}]}`, []string{corev1.TaintNodeNotReady}},
-		{`{"conditions":[{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"True"}]}`, []string{corev1.TaintNodeDiskPressure}},
+		{`{"conditions":[{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"True"}]}`,
+			[]string{corev1.TaintNodeDiskPressure}},
 		{`{"conditions":[{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"False"}]}`, nil},
 	} {
 		Patch[*corev1.Node](u.as("kubelet"), name, `{"status":`+step.status+`}`, "status")
@@ -90,8 +93,8 @@ func (u *User) taintsFollowConditions() {
 	}
 }
 
-// nodeOfNobody creates a node that no kubelet works on, and that no pod comes to but those that name it: somebody holds its Lease, which is as good
-// as new.
+// nodeOfNobody creates a node that no kubelet works on, and that no pod comes to but those that name it: somebody holds its Lease,
+// which is as good as new.
 func (u *User) nodeOfNobody(i int) string {
 	u.Helper()
 	n := u.newNode(i)
@@ -113,7 +116,8 @@ func (u *User) nodeOfNobody(i int) string {
 // renewLease renews the Lease of a node of nobody.
 func (u *User) renewLease(node string) {
 	u.Helper()
-	Patch[*coordinationv1.Lease](u.in(corev1.NamespaceNodeLease), node, `{"spec":{"renewTime":"`+time.Now().UTC().Format(metav1.RFC3339Micro)+`"}}`)
+	Patch[*coordinationv1.Lease](u.in(corev1.NamespaceNodeLease), node,
+		`{"spec":{"renewTime":"`+time.Now().UTC().Format(metav1.RFC3339Micro)+`"}}`)
 }
 
 func (u *User) removeNode(name string) {
@@ -152,7 +156,8 @@ func nodesSettled(v *View) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the node %s is ready, and its Lease was renewed %v ago", n.Name, time.Since(last)))
 		}
 		for key, want := range map[string]bool{
-			corev1.TaintNodeUnreachable: status == corev1.ConditionUnknown, corev1.TaintNodeNotReady: status == corev1.ConditionFalse, corev1.TaintNodeUnschedulable: n.Spec.Unschedulable,
+			corev1.TaintNodeUnreachable: status == corev1.ConditionUnknown, corev1.TaintNodeNotReady: status == corev1.ConditionFalse,
+			corev1.TaintNodeUnschedulable: n.Spec.Unschedulable,
 		} {
 			if got := slices.Contains(keysOf(n, corev1.TaintEffectNoSchedule), key); got != want && (status != "" || got) {
 				wrong = append(wrong, fmt.Sprintf("the node %s, which is %q, has the taints %v", n.Name, status, n.Spec.Taints))
@@ -176,8 +181,12 @@ func nodesSettled(v *View) (wrong []string) {
 
 const (
 	nodeLifecycleFolder = "pkg/controllers/nodelifecycle/"
-	anotherStops        = withoutElection + "\n\t\t\tat 1s   node node-9 do=start\n\t\t\tat 5s   daemon ds image=good:1\n\t\t\tat 20s  node node-9 do=stop\n\t\t\tat 100s crowd nodes=0" // which is not repaired at the end
-	aNodeStops          = withoutElection + "\n\t\t\tat 1s   create web replicas=4 image=good:1\n\t\t\tat 20s  node node-0 do=stop\n\t\t\tat 100s crowd nodes=0"
+	// which is not repaired at the end
+	anotherStops = withoutElection +
+		"\n\t\t\tat 1s   node node-9 do=start\n\t\t\tat 5s   daemon ds image=good:1\n\t\t\tat 20s  node node-9 do=stop\n\t\t\tat 100s " +
+		"crowd nodes=0"
+	aNodeStops = withoutElection +
+		"\n\t\t\tat 1s   create web replicas=4 image=good:1\n\t\t\tat 20s  node node-0 do=stop\n\t\t\tat 100s crowd nodes=0"
 )
 
 var nodeLifecycleMutants = []Mutant{
@@ -206,8 +215,9 @@ var nodeLifecycleMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "nodes that are ready again keep their taint",
-		Edits:  []Edit{{nodeLifecycleFolder + "plan_taints.go", "return none, 0, \"\"\n\tcase !s.Zone.Known:", "return taints, 0, \"\"\n\tcase !s.Zone.Known:"}},
+		Name: "nodes that are ready again keep their taint",
+		Edits: []Edit{{nodeLifecycleFolder + "plan_taints.go", "return none, 0, \"\"\n\tcase !s.Zone.Known:",
+			"return taints, 0, \"\"\n\tcase !s.Zone.Known:"}},
 		Script: aNodeStops + "\n\t\t\tat 120s node node-0 do=start",
 		Oracle: SettledOracle,
 	},

@@ -27,7 +27,8 @@ type Object interface {
 }
 
 // clusterWide are the kinds of which objects have no namespace. The scheme does not know.
-var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass", "ClusterRole",
+var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass",
+	"ClusterRole",
 	"CertificateSigningRequest")
 
 // kindOf returns the kind of an object.

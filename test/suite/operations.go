@@ -51,8 +51,9 @@ type Machines interface {
 	RemoveNode(name string) error          // for good, with what runs on it
 	LimitPods(n int) error                 // no more pods are admitted than so many that have not finished; negative for no limit
 	SetLoad(app string, milli int64) error // what the pods of an app use of the CPU, together
-	SetAttacher(mode string) error         // the external-attachers of CSI drivers fail or stop, kubelets hang, or all of them start to work again
-	Authorize(allowed func() bool) error   // whether anybody may have certificates; it is asked each time
+	// the external-attachers of CSI drivers fail or stop, kubelets hang, or all of them start to work again
+	SetAttacher(mode string) error
+	Authorize(allowed func() bool) error // whether anybody may have certificates; it is asked each time
 	// Mirror has an aggregated API server show an object of its own under the uid of this one, or show the end of it.
 	Mirror(o metav1.Object, exists bool) error
 }

@@ -25,7 +25,8 @@ func volumeBinderEntry() Entry {
 		Controller: "persistentvolume-binder-controller",
 		Needs:      []string{"persistentvolumeclaim-protection-controller"}, // or no claim goes
 		Operations: map[string]Operation{
-			"class": class,       // NAME: a class of the driver; by=: of another one; mode=wait; default=true; fails=N or never; policy=Retain; do=delete
+			// NAME: a class of the driver; by=: of another one; mode=wait; default=true; fails=N or never; policy=Retain; do=delete
+			"class": class,
 			"vol":   makeVolume,  // NAME size= class= for=CLAIM uid=true policy= label=: a volume; do=delete, free
 			"want":  wantVolume,  // NAME size= class= volume= label= done=true: a claim; class=none names none; do=delete, select
 			"adopt": adoptVolume, // NAME volume=: the claim is created as a backup has it, with all that says that it was bound
@@ -44,7 +45,8 @@ func volumeBinderEntry() Entry {
 		Mutants: volumeBinderMutants,
 		Budgets: []Budget{
 			{
-				Name: "20 claims get the volumes that are reserved for them", Floor: floor.Writes{Status: 60, Other: 40}, // pvc-protection says of each that it is unused
+				// pvc-protection says of each that it is unused
+				Name: "20 claims get the volumes that are reserved for them", Floor: floor.Writes{Status: 60, Other: 40},
 				Prepare: func(u *User) {
 					u.Each(20, func(i int) error { return create(u, u.reservedVolume(fmt.Sprint("disk-", i), fmt.Sprint("data-", i))) })
 					u.volumesAre(20, corev1.VolumeAvailable)
@@ -55,7 +57,8 @@ func volumeBinderEntry() Entry {
 				},
 			},
 			{
-				Name: "20 claims get volumes from a driver", Floor: floor.Writes{Status: 60, Other: 40}, // each claim asks, and is then bound
+				// each claim asks, and is then bound
+				Name: "20 claims get volumes from a driver", Floor: floor.Writes{Status: 60, Other: 40},
 				Prepare: func(u *User) { u.Create(u.newClass("made", handDriver)) },
 				Do: func(u *User) {
 					u.Each(20, func(i int) error { return create(u, u.claimOf(fmt.Sprint("made-", i), ptr.To(u.className("made")))) })
@@ -75,7 +78,8 @@ const gi = 1 << 30
 // randomClaims has claims and volumes of different sizes compete.
 func randomClaims(g *workload.Generator, app string, at, soon time.Duration) {
 	for i := range 2 + g.IntN(3) {
-		g.Add(at+g.Early(), "vol free-%s-%d size=%d class=%s label=%s policy=%s", app, i, 1+g.IntN(3), workload.Pick(g, "shelf", "shelf", "rack"), workload.Pick(g, "red", "blue"), workload.Pick(g, "Retain", "Retain", "Delete"))
+		g.Add(at+g.Early(), "vol free-%s-%d size=%d class=%s label=%s policy=%s", app, i, 1+g.IntN(3),
+			workload.Pick(g, "shelf", "shelf", "rack"), workload.Pick(g, "red", "blue"), workload.Pick(g, "Retain", "Retain", "Delete"))
 	}
 	for i := range 2 + g.IntN(3) {
 		label := workload.Pick(g, "", "", "label=red")
@@ -387,8 +391,8 @@ func (u *User) removeVolumes(names ...string) {
 	})
 }
 
-// bindingsSettled checks what S32 to S35 do not: that a claim has a volume that it may have, if the manager has chosen it, and that claims which wait for a
-// pod have none.
+// bindingsSettled checks what S32 to S35 do not: that a claim has a volume that it may have, if the manager has chosen it, and that
+// claims which wait for a pod have none.
 func bindingsSettled(v *View) (wrong []string) {
 	volumes := map[string]*corev1.PersistentVolume{}
 	for _, o := range subjects[*corev1.PersistentVolume](v) {
@@ -427,7 +431,8 @@ func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, waiting
 	case has.Cmp(wants) < 0:
 		wrong = append(wrong, fmt.Sprintf("the claim %s of %s has the volume %s of %s", c.Name, wants.String(), v.Name, has.String()))
 	case v.Spec.StorageClassName != class:
-		wrong = append(wrong, fmt.Sprintf("the claim %s of the class %q has a volume of the class %q", c.Name, class, v.Spec.StorageClassName))
+		wrong = append(wrong,
+			fmt.Sprintf("the claim %s of the class %q has a volume of the class %q", c.Name, class, v.Spec.StorageClassName))
 	case c.Spec.Selector != nil && !selector.Matches(labels.Set(v.Labels)):
 		wrong = append(wrong, fmt.Sprintf("the claim %s has the volume %s, whose labels it does not select", c.Name, v.Name))
 	case waiting[class] && c.Annotations["volume.kubernetes.io/selected-node"] == "":
@@ -441,7 +446,8 @@ func needlessVolumeWrites(v *View) (wrong []string) {
 	for _, e := range v.writes("persistentvolumes") {
 		after := e.Object.(*corev1.PersistentVolume)
 		before, ok := e.Before.(*corev1.PersistentVolume)
-		if ok && !e.Deleted && before.Status.Phase == corev1.VolumeReleased && before.Spec.ClaimRef != nil && (after.Spec.ClaimRef == nil || after.Status.Phase == corev1.VolumeAvailable) {
+		if ok && !e.Deleted && before.Status.Phase == corev1.VolumeReleased && before.Spec.ClaimRef != nil &&
+			(after.Spec.ClaimRef == nil || after.Status.Phase == corev1.VolumeAvailable) {
 			wrong = append(wrong, fmt.Sprintf("the manager has freed the volume %s, which was Released", after.Name))
 		}
 	}
@@ -460,8 +466,9 @@ const (
 
 var volumeBinderMutants = []Mutant{
 	{
-		Name:  "no live read before Released",
-		Edits: []Edit{{binderVolume, "case !s.Read:", "case s.Volume == nil:"}, {binderObserve, "orphaned := ref.UID != \"\" &&", "orphaned := ref.UID == \"\" &&"}},
+		Name: "no live read before Released",
+		Edits: []Edit{{binderVolume, "case !s.Read:", "case s.Volume == nil:"},
+			{binderObserve, "orphaned := ref.UID != \"\" &&", "orphaned := ref.UID == \"\" &&"}},
 		Script: withoutElection + `
 			at 5s   vol other class=rack
 			at 9s   fault m0 freeze persistentvolumeclaims for=60s
@@ -470,9 +477,12 @@ var volumeBinderMutants = []Mutant{
 		Oracle: "S33",
 	},
 	{
-		Name:   "a claim gets a volume that is for another one",
-		Edits:  []Edit{{binderPlan, "case names(v, c):\n\t\treturn bind(s, v, \"the two name each other\")", "case names(v, c) || v.Spec.ClaimRef != nil:\n\t\treturn bind(s, v, \"the two name each other\")"}},
-		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf for=data\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want rival size=1 class=shelf volume=disk",
+		Name: "a claim gets a volume that is for another one",
+		Edits: []Edit{{binderPlan, "case names(v, c):\n\t\treturn bind(s, v, \"the two name each other\")",
+			"case names(v, c) || v.Spec.ClaimRef != nil:\n\t\treturn bind(s, v, \"the two name each other\")"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   vol disk size=1 class=shelf for=data\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want rival " +
+			"size=1 class=shelf volume=disk",
 		Oracle: "S32",
 	},
 	{
@@ -493,9 +503,11 @@ var volumeBinderMutants = []Mutant{
 		Oracle: "S34",
 	},
 	{
-		Name:   "the end of a claim is not noticed",
-		Edits:  []Edit{{binderChanges, "for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil {", "for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil || is == nil {"}},
-		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want data do=delete",
+		Name: "the end of a claim is not noticed",
+		Edits: []Edit{{binderChanges, "for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil {",
+			"for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil || is == nil {"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   vol disk size=1 class=shelf\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want data do=delete",
 		Oracle: "S35",
 	},
 	{
@@ -505,15 +517,17 @@ var volumeBinderMutants = []Mutant{
 		Oracle: "S35",
 	},
 	{
-		Name:   "a claim does not notice the default class",
-		Edits:  []Edit{{binderChanges, "if values = append(values, class.Name); isDefault(class) {", "if values = append(values, class.Name); !isDefault(class) {"}},
+		Name: "a claim does not notice the default class",
+		Edits: []Edit{{binderChanges, "if values = append(values, class.Name); isDefault(class) {",
+			"if values = append(values, class.Name); !isDefault(class) {"}},
 		Script: withoutElection + "\n\t\t\tat 5s   want data size=1 class=none\n\t\t\tat 10s  class std default=true",
 		Oracle: "S35",
 	},
 	{
-		Name:   "selectors are not asked",
-		Edits:  []Edit{{binderMatch, "if c.Spec.Selector == nil {\n\t\treturn w", "if c.Name != \"\" {\n\t\treturn w"}},
-		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf label=blue\n\t\t\tat 10s  want data size=1 class=shelf label=red",
+		Name:  "selectors are not asked",
+		Edits: []Edit{{binderMatch, "if c.Spec.Selector == nil {\n\t\treturn w", "if c.Name != \"\" {\n\t\treturn w"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   vol disk size=1 class=shelf label=blue\n\t\t\tat 10s  want data size=1 class=shelf label=red",
 		Oracle: SettledOracle,
 	},
 	{
@@ -523,14 +537,18 @@ var volumeBinderMutants = []Mutant{
 		Oracle: "S35",
 	},
 	{
-		Name:   "claims are bound before a pod is scheduled",
-		Edits:  []Edit{{binderPlan, "return class != nil && class.VolumeBindingMode != nil &&", "return class != nil && class.VolumeBindingMode == nil &&"}},
-		Script: withoutElection + "\n\t\t\tat 5s   class late mode=wait\n\t\t\tat 6s   vol disk size=1 class=late\n\t\t\tat 10s  want data size=1 class=late",
+		Name: "claims are bound before a pod is scheduled",
+		Edits: []Edit{{binderPlan, "return class != nil && class.VolumeBindingMode != nil &&",
+			"return class != nil && class.VolumeBindingMode == nil &&"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   class late mode=wait\n\t\t\tat 6s   vol disk size=1 class=late\n\t\t\tat 10s  want data size=1 class=late",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "what was begun is not finished",
-		Edits: []Edit{{binderPlan, "case v.Spec.ClaimRef == nil || names(v, c):", "case (v.Spec.ClaimRef == nil || names(v, c)) && c.Status.Phase != corev1.ClaimBound:\n\t\treturn wait(s, \"\", event{})\n\tcase v.Spec.ClaimRef == nil || names(v, c):"}},
+		Name: "what was begun is not finished",
+		Edits: []Edit{{binderPlan, "case v.Spec.ClaimRef == nil || names(v, c):",
+			"case (v.Spec.ClaimRef == nil || names(v, c)) && c.Status.Phase != corev1.ClaimBound:\n\t\treturn wait(s, \"\", " +
+				"event{})\n\tcase v.Spec.ClaimRef == nil || names(v, c):"}},
 		Script: withoutElection + `
 			at 5s   vol disk size=1 class=shelf
 			at 9s   fault m0 refuse code=500 resource=persistentvolumeclaims/status for=5s
@@ -538,9 +556,12 @@ var volumeBinderMutants = []Mutant{
 		Oracle: "S35",
 	},
 	{
-		Name:   "a volume that was Released is used again",
-		Edits:  []Edit{{binderVolume, "p.Why = \"it is Released, and stays so until its claimRef is removed, because its policy is Retain\"", "after.Spec.ClaimRef = nil\n\t\tp.Steps = change(nil, v, after, \"\", \"\")"}},
-		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want data do=delete",
+		Name: "a volume that was Released is used again",
+		Edits: []Edit{{binderVolume,
+			"p.Why = \"it is Released, and stays so until its claimRef is removed, because its policy is Retain\"",
+			"after.Spec.ClaimRef = nil\n\t\tp.Steps = change(nil, v, after, \"\", \"\")"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   vol disk size=1 class=shelf\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want data do=delete",
 		Oracle: SettledOracle,
 	},
 }

@@ -91,16 +91,19 @@ func (u *User) elasticVolume(claim *corev1.PersistentVolumeClaim, plugin string)
 	v := u.newVolume(claim.Name)
 	v.Spec.StorageClassName = ptr.Deref(claim.Spec.StorageClassName, "")
 	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: u.Namespace, Name: claim.Name, UID: claim.UID}
-	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: claim.Name}}
+	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com",
+		VolumeHandle: claim.Name}}
 	if plugin == "ebs" {
-		v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}
+		v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+			AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}
 	}
 	return v
 }
 
 // elasticClass is a class whose claims may grow: the API server asks for one.
 func (u *User) elasticClass() *storagev1.StorageClass {
-	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: u.unique("elastic")}, Provisioner: "example.com/nobody", AllowVolumeExpansion: ptr.To(true)}
+	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: u.unique("elastic")}, Provisioner: "example.com/nobody",
+		AllowVolumeExpansion: ptr.To(true)}
 	u.mark(c)
 	return c
 }
@@ -192,7 +195,8 @@ func unbindElastic(u *User, l script.Line) error {
 }
 
 func loseElasticPV(u *User, l script.Line) error {
-	if err := edit(u, u.unique(l.Arg(0)), func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "status"); err != nil {
+	if err := edit(u, u.unique(l.Arg(0)), func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased },
+		"status"); err != nil {
 		return err
 	}
 	return remove[*corev1.PersistentVolume](u, u.unique(l.Arg(0)))
@@ -207,14 +211,15 @@ func restoreElastic(u *User, l script.Line) error {
 	return create(u, u.elasticVolume(claim, plugin))
 }
 
-// growthSettled says which claims that grow are not handed to the resizer of the driver that took over the plugin of their volume, and which
-// are handed to one that is not theirs.
+// growthSettled says which claims that grow are not handed to the resizer of the driver that took over the plugin of their volume, and
+// which are handed to one that is not theirs.
 func growthSettled(s *View) (wrong []string) {
 	for _, c := range subjects[*corev1.PersistentVolumeClaim](s) {
 		got := c.Annotations[resizerAnnotation]
 		v := one[*corev1.PersistentVolume](s, "", c.Spec.VolumeName)
 		request, capacity := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
-		if v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID || c.Status.Phase != corev1.ClaimBound || request.Cmp(capacity) <= 0 {
+		if v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID || c.Status.Phase != corev1.ClaimBound ||
+			request.Cmp(capacity) <= 0 {
 			continue
 		}
 		want := ""
@@ -265,26 +270,34 @@ var volumeExpanderMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a claim that comes to grow is not noticed",
-		Edits:  []Edit{{expanderFolder + "observe.go", "if was != nil && growing(was) || is != nil && growing(is) {", "if was != nil && growing(was) || is != nil && was == nil && growing(is) {"}},
+		Name: "a claim that comes to grow is not noticed",
+		Edits: []Edit{{expanderFolder + "observe.go", "if was != nil && growing(was) || is != nil && growing(is) {",
+			"if was != nil && growing(was) || is != nil && was == nil && growing(is) {"}},
 		Script: elasticClaim + "\n\t\t\tat 20s  grow data size=2",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a volume that comes later is not noticed",
-		Edits:  []Edit{{expanderFolder + "observe.go", "if is == nil || is.Spec.ClaimRef == nil {", "if is == nil || is.Spec.ClaimRef == nil || was == nil {"}},
-		Script: expanderAlone + elasticClaim + "\n\t\t\tat 20s  lose data\n\t\t\tat 30s  grow data size=2\n\t\t\tat 60s  restore data plugin=ebs",
+		Name: "a volume that comes later is not noticed",
+		Edits: []Edit{{expanderFolder + "observe.go", "if is == nil || is.Spec.ClaimRef == nil {",
+			"if is == nil || is.Spec.ClaimRef == nil || was == nil {"}},
+		Script: expanderAlone + elasticClaim +
+			"\n\t\t\tat 20s  lose data\n\t\t\tat 30s  grow data size=2\n\t\t\tat 60s  restore data plugin=ebs",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the volume of another claim counts",
-		Edits:  []Edit{{expanderFolder + "plan.go", "ref.Namespace == c.Namespace && ref.UID == c.UID", "ref.Namespace == c.Namespace && ref.Name == c.Name"}},
-		Script: expanderAlone + withoutElection + "\n\t\t\tat 5s   pvc data\n\t\t\tat 6s   restore data plugin=ebs\n\t\t\tat 7s   pvc data do=strip\n\t\t\tat 8s   pvc data do=delete\n\t\t\tat 20s  elastic data plugin=ebs\n\t\t\tat 30s  grow data size=2",
+		Name: "the volume of another claim counts",
+		Edits: []Edit{{expanderFolder + "plan.go", "ref.Namespace == c.Namespace && ref.UID == c.UID",
+			"ref.Namespace == c.Namespace && ref.Name == c.Name"}},
+		Script: expanderAlone + withoutElection +
+			"\n\t\t\tat 5s   pvc data\n\t\t\tat 6s   restore data plugin=ebs\n\t\t\tat 7s   pvc data do=strip\n\t\t\tat 8s   pvc data " +
+			"do=delete\n\t\t\tat 20s  elastic data plugin=ebs\n\t\t\tat 30s  grow data size=2",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "claims of all volumes are handed over",
-		Edits:  []Edit{{expanderFolder + "plan.go", "plugin, driver := volumes.MigratedPlugin(s.Volume)", "plugin, driver := volumes.MigratedPlugin(s.Volume)\n\tif s.Volume.Spec.CSI != nil {\n\t\tdriver = s.Volume.Spec.CSI.Driver\n\t}"}},
+		Name: "claims of all volumes are handed over",
+		Edits: []Edit{{expanderFolder + "plan.go", "plugin, driver := volumes.MigratedPlugin(s.Volume)",
+			"plugin, driver := volumes.MigratedPlugin(s.Volume)\n\tif s.Volume.Spec.CSI != nil {\n\t\tdriver = " +
+				"s.Volume.Spec.CSI.Driver\n\t}"}},
 		Script: withoutElection + "\n\t\t\tat 5s   elastic data plugin=csi\n\t\t\tat 20s  grow data size=2",
 		Oracle: SettledOracle,
 	},

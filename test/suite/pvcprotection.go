@@ -25,9 +25,12 @@ func claimProtectionEntry() Entry {
 		Controller: "persistentvolumeclaim-protection-controller",
 		Needs:      []string{"persistentvolume-binder-controller"},
 		Operations: map[string]Operation{
-			"pvc":    pvc,                                                                                    // NAME: a claim; do=delete, strip, bind
-			"mount":  mount,                                                                                  // NAME claim=: a pod that uses the claim; image=; do=delete
-			"atonce": func(u *User, l script.Line) error { return remove[*corev1.Pod](u, l.Arg(0), atOnce) }, // NAME: the pod is deleted without a grace period
+			// NAME: a claim; do=delete, strip, bind
+			"pvc": pvc,
+			// NAME claim=: a pod that uses the claim; image=; do=delete
+			"mount": mount,
+			// NAME: the pod is deleted without a grace period
+			"atonce": func(u *User, l script.Line) error { return remove[*corev1.Pod](u, l.Arg(0), atOnce) },
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			claim := fmt.Sprintf("scratch-%s-%d", app, g.IntN(2))
@@ -37,7 +40,8 @@ func claimProtectionEntry() Entry {
 			}
 			users := 1 + g.IntN(2)
 			for i := range users {
-				g.Add(at+g.Early(), "mount %s-user-%d claim=%s image=%s:1", claim, i, claim, workload.Pick(g, actors.Good, actors.Done, actors.Slow))
+				g.Add(at+g.Early(), "mount %s-user-%d claim=%s image=%s:1", claim, i, claim,
+					workload.Pick(g, actors.Good, actors.Done, actors.Slow))
 			}
 			if g.IntN(4) == 0 { // pods end late, if kubelets do not work
 				node := g.Node()
@@ -63,7 +67,8 @@ func claimProtectionEntry() Entry {
 		},
 		Mutants: claimProtectionMutants,
 		Budgets: []Budget{{
-			Name: "50 claims are deleted, and then the pods that use them", Floor: floor.Writes{Other: 50}, // each finalizer that admission has added
+			// each finalizer that admission has added
+			Name: "50 claims are deleted, and then the pods that use them", Floor: floor.Writes{Other: 50},
 			Prepare: func(u *User) { u.createUsedClaims(50) },
 			Do:      func(u *User) { u.deleteUsedClaims(50) },
 		}},
@@ -124,8 +129,8 @@ func mount(u *User, l script.Line) error {
 	return create(u, usesClaim(newPod(l.Arg(0), l.Arg(0), image), claim))
 }
 
-// claimsSettled says which claims lack the finalizer, which should be gone, which have lost the finalizer while a pod used them, and which do
-// not say whether a pod uses them.
+// claimsSettled says which claims lack the finalizer, which should be gone, which have lost the finalizer while a pod used them, and
+// which do not say whether a pod uses them.
 func claimsSettled(s *View) (wrong []string) {
 	pods := all[*corev1.Pod](s)
 	for _, c := range subjects[*corev1.PersistentVolumeClaim](s) {
@@ -212,8 +217,9 @@ const (
 
 var claimProtectionMutants = []Mutant{
 	{
-		Name:   "a claim goes that a pod uses",
-		Edits:  []Edit{{claimPlan, "case c.Pod != \"\":", "case c.Pod == \"nobody\":"}, {claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}},
+		Name: "a claim goes that a pod uses",
+		Edits: []Edit{{claimPlan, "case c.Pod != \"\":", "case c.Pod == \"nobody\":"},
+			{claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}},
 		Script: usedClaim + "\n\t\t\tat 30s  pvc data do=delete",
 		Oracle: SettledOracle,
 	},
@@ -234,8 +240,9 @@ var claimProtectionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "pods that have ended do not keep their claims",
-		Edits: []Edit{{claimPlan, "return p.Spec.NodeName != \"\" && mounts(p, c)", "return p.Spec.NodeName != \"\" && p.DeletionTimestamp == nil && mounts(p, c)"}},
+		Name: "pods that have ended do not keep their claims",
+		Edits: []Edit{{claimPlan, "return p.Spec.NodeName != \"\" && mounts(p, c)",
+			"return p.Spec.NodeName != \"\" && p.DeletionTimestamp == nil && mounts(p, c)"}},
 		Script: usedClaim + `
 			at 28s  node node-0 do=stop
 			at 28s  node node-1 do=stop
@@ -248,8 +255,9 @@ var claimProtectionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a claim does not say that its pod has gone",
-		Edits:  []Edit{{"pkg/controllers/pvcprotection/plan_unused.go", "return at < 0 || (u.Claim", "return at < 0 || u.Pod != \"\" && (u.Claim"}},
+		Name: "a claim does not say that its pod has gone",
+		Edits: []Edit{{"pkg/controllers/pvcprotection/plan_unused.go", "return at < 0 || (u.Claim",
+			"return at < 0 || u.Pod != \"\" && (u.Claim"}},
 		Script: usedClaim + "\n\t\t\tat 15s  pvc data do=bind\n\t\t\tat 60s  mount web do=delete",
 		Oracle: SettledOracle,
 	},

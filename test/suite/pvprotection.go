@@ -21,7 +21,8 @@ func volumeProtectionEntry() Entry {
 		Controller: "persistentvolume-protection-controller",
 		Needs:      []string{"persistentvolume-binder-controller"},
 		Operations: map[string]Operation{
-			"volume": volume, // NAME: a PersistentVolume; phase=Bound, Released, Available: a claim takes it, goes, and lets it be free; do=delete, strip
+			// NAME: a PersistentVolume; phase=Bound, Released, Available: a claim takes it, goes, and lets it be free; do=delete, strip
+			"volume": volume,
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("disk-%s-%d", app, g.IntN(2))
@@ -49,7 +50,8 @@ func volumeProtectionEntry() Entry {
 		},
 		Mutants: volumeProtectionMutants,
 		Budgets: []Budget{{
-			Name: "20 volumes are deleted, and then released", Floor: floor.Writes{Status: 20, Other: 40}, // each finalizer that admission has added, of claims too
+			// each finalizer that admission has added, of claims too
+			Name: "20 volumes are deleted, and then released", Floor: floor.Writes{Status: 20, Other: 40},
 			Prepare: func(u *User) {
 				for i := range 20 {
 					u.createVolume(fmt.Sprint(i))
@@ -73,7 +75,8 @@ func volumeProtectionEntry() Entry {
 // newVolume is a PersistentVolume that nobody provides.
 func (u *User) newVolume(name string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name)}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		StorageClassName:       u.className("disks"), // or any claim might get it
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
 	}}
@@ -127,7 +130,8 @@ func volumesSettled(s *View) (wrong []string) {
 		}
 	}
 	for _, e := range s.writes("persistentvolumes") {
-		if before, ok := e.Before.(*corev1.PersistentVolume); ok && lostFinalizer(e, volumeProtection) && before.Status.Phase == corev1.VolumeBound {
+		if before, ok := e.Before.(*corev1.PersistentVolume); ok && lostFinalizer(e, volumeProtection) &&
+			before.Status.Phase == corev1.VolumeBound {
 			wrong = append(wrong, fmt.Sprintf("the volume %s has lost the finalizer while it was bound", before.Name))
 		}
 	}
@@ -150,20 +154,24 @@ var volumeProtectionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a volume that is released stays",
-		Edits:  []Edit{{volumePlan, "case v.Status.Phase == corev1.VolumeBound:", "case v.Status.Phase != corev1.VolumeAvailable:"}},
-		Script: withoutElection + "\n\t\t\tat 5s   volume disk\n\t\t\tat 10s  volume disk phase=Bound\n\t\t\tat 20s  volume disk do=delete\n\t\t\tat 30s  volume disk phase=Released",
+		Name:  "a volume that is released stays",
+		Edits: []Edit{{volumePlan, "case v.Status.Phase == corev1.VolumeBound:", "case v.Status.Phase != corev1.VolumeAvailable:"}},
+		Script: withoutElection +
+			"\n\t\t\tat 5s   volume disk\n\t\t\tat 10s  volume disk phase=Bound\n\t\t\tat 20s  volume disk do=delete\n\t\t\tat 30s  volume " +
+			"disk phase=Released",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a volume that has lost its finalizer does not get it back",
-		Edits:  []Edit{{volumePlan, "case v.DeletionTimestamp == nil:", "case v.DeletionTimestamp == nil && v.Name == \"\":"}, {volumePlan, "case !protection.Due(v):", "case !protection.Due(v) || v.DeletionTimestamp == nil:"}},
+		Name: "a volume that has lost its finalizer does not get it back",
+		Edits: []Edit{{volumePlan, "case v.DeletionTimestamp == nil:", "case v.DeletionTimestamp == nil && v.Name == \"\":"},
+			{volumePlan, "case !protection.Due(v):", "case !protection.Due(v) || v.DeletionTimestamp == nil:"}},
 		Script: withoutElection + "\n\t\t\tat 5s   volume disk\n\t\t\tat 10s  volume disk do=strip",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "the deletion of a volume is not noticed",
-		Edits: []Edit{{"pkg/controllers/pvprotection/controller.go", "if after != nil && !protection.Due(after) {", "if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() != nil) {"}},
+		Name: "the deletion of a volume is not noticed",
+		Edits: []Edit{{"pkg/controllers/pvprotection/controller.go", "if after != nil && !protection.Due(after) {",
+			"if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() != nil) {"}},
 		Script: withoutElection + `
 			at 5s   volume disk
 			at 20s  volume disk do=delete`,

@@ -111,7 +111,8 @@ var replicasetMutants = []Mutant{
 	{
 		Name: "orphans are not adopted",
 		Edits: []Edit{{"pkg/plan/claim.go",
-			"case ref == nil && matches && adoptable(owner, c):", "case ref == nil && matches && adoptable(owner, c) && owner.GetUID() == \"\":"}},
+			"case ref == nil && matches && adoptable(owner, c):",
+			"case ref == nil && matches && adoptable(owner, c) && owner.GetUID() == \"\":"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  set web n=0 do=orphan`,
@@ -131,7 +132,8 @@ var replicaSetScenarios = []Scenario{
 }
 
 var replicaSetBudgets = []Budget{{
-	Name: "create 250 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // at the end up to 24 report progress (decision 3)
+	// at the end up to 24 report progress (decision 3)
+	Name: "create 250 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250},
 	Do: func(u *User) {
 		u.Each(250, func(i int) error {
 			name := fmt.Sprint("web-", i)

@@ -44,14 +44,16 @@ func replicationControllerEntry() Entry {
 		},
 		Mutants: []Mutant{
 			{
-				Name:   "the status of a ReplicationController is that of another generation",
-				Edits:  []Edit{{"internal/workloads/replicas/set.go", "ObservedGeneration:   status.ObservedGeneration,", "ObservedGeneration:   status.ObservedGeneration - 1,"}},
+				Name: "the status of a ReplicationController is that of another generation",
+				Edits: []Edit{{"internal/workloads/replicas/set.go", "ObservedGeneration:   status.ObservedGeneration,",
+					"ObservedGeneration:   status.ObservedGeneration - 1,"}},
 				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},
 			{
-				Name:   "a ReplicationController has a pod too many",
-				Edits:  []Edit{{"internal/workloads/replicas/set.go", "Replicas:        o.Spec.Replicas,", "Replicas:        ptr.To(ptr.Deref(o.Spec.Replicas, 0) + 1),"}},
+				Name: "a ReplicationController has a pod too many",
+				Edits: []Edit{{"internal/workloads/replicas/set.go", "Replicas:        o.Spec.Replicas,",
+					"Replicas:        ptr.To(ptr.Deref(o.Spec.Replicas, 0) + 1),"}},
 				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},
@@ -72,7 +74,8 @@ func replicationController(u *User, l script.Line) error {
 	}
 	n, _ := l.Int("replicas")
 	image, _ := l.Get("image")
-	return apply(u, newReplicationController(l.Arg(0), image, 0), func(rc *corev1.ReplicationController) { rc.Spec.Replicas = ptr.To(int32(n)) })
+	return apply(u, newReplicationController(l.Arg(0), image, 0),
+		func(rc *corev1.ReplicationController) { rc.Spec.Replicas = ptr.To(int32(n)) })
 }
 
 // settledReplicationControllers checks that each has its pods, and says so in its status (RC-10, RC-14).

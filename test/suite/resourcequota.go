@@ -88,7 +88,8 @@ func (u *User) waitUsed(name string, want int64) {
 }
 
 // limited are the names that scripts limit, and what is counted under them.
-var limited = map[string]corev1.ResourceName{"pods": corev1.ResourcePods, "configmaps": corev1.ResourceConfigMaps, "jobs": "count/jobs.batch"}
+var limited = map[string]corev1.ResourceName{"pods": corev1.ResourcePods, "configmaps": corev1.ResourceConfigMaps,
+	"jobs": "count/jobs.batch"}
 
 // limitNamespace makes, changes or deletes a quota.
 func limitNamespace(u *User, l script.Line) error {
@@ -151,11 +152,13 @@ func settledQuotas(server *View) (wrong []string) {
 	for _, q := range subjects[*corev1.ResourceQuota](server) {
 		for limit, hard := range q.Spec.Hard {
 			if enforced, ok := q.Status.Hard[limit]; !ok || enforced.Cmp(hard) != 0 {
-				wrong = append(wrong, fmt.Sprintf("the status of quota %s limits %s to %s, its spec to %s", q.Name, limit, enforced.String(), hard.String()))
+				wrong = append(wrong,
+					fmt.Sprintf("the status of quota %s limits %s to %s, its spec to %s", q.Name, limit, enforced.String(), hard.String()))
 			}
 			used, ok := q.Status.Used[limit]
 			if n := countLimited(server, q.Namespace, limit); !ok || used.Value() != int64(n) {
-				wrong = append(wrong, fmt.Sprintf("the status of quota %s says that %s %s are used, and there are %d", q.Name, used.String(), limit, n))
+				wrong = append(wrong,
+					fmt.Sprintf("the status of quota %s says that %s %s are used, and there are %d", q.Name, used.String(), limit, n))
 			}
 		}
 		if len(q.Status.Used) != len(q.Spec.Hard) {
@@ -233,16 +236,18 @@ var quotaMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "a new limit is not enforced",
-		Edits: []Edit{{quotaPlan, "quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used)", "len(q.Status.Hard) > 0 && quota.Equal(used, q.Status.Used)"}},
+		Name: "a new limit is not enforced",
+		Edits: []Edit{{quotaPlan, "quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used)",
+			"len(q.Status.Hard) > 0 && quota.Equal(used, q.Status.Used)"}},
 		Script: withoutElection + `
 			at 1s   resourcequota q configmaps=9
 			at 20s  resourcequota q configmaps=5`,
 		Oracle: SettledOracle,
 	},
 	{
-		Name:  "what was reserved for an object that did not come stays reserved",
-		Edits: []Edit{{"pkg/controllers/resourcequota/plan_reserve.go", "if now.Sub(r.At) < reservedFor {", "if now.Sub(r.At) < 1000*reservedFor {"}},
+		Name: "what was reserved for an object that did not come stays reserved",
+		Edits: []Edit{{"pkg/controllers/resourcequota/plan_reserve.go", "if now.Sub(r.At) < reservedFor {",
+			"if now.Sub(r.At) < 1000*reservedFor {"}},
 		Script: withoutElection + `
 			at 1s   resourcequota q configmaps=9
 			at 20s  fill a n=1

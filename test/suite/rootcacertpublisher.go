@@ -75,7 +75,9 @@ func rootCAsSettled(s *View) (wrong []string) {
 		}
 		s.Looked++
 		if len(m.Data) != 1 || m.Data["ca.crt"] != string(bundle) || m.Annotations[rootCADescribe] == "" {
-			wrong = append(wrong, fmt.Sprintf("the ConfigMap of %s is not as it should be: %d data, described %q", namespace, len(m.Data), m.Annotations[rootCADescribe]))
+			wrong = append(wrong,
+				fmt.Sprintf("the ConfigMap of %s is not as it should be: %d data, described %q", namespace, len(m.Data),
+					m.Annotations[rootCADescribe]))
 		}
 	}
 	for _, e := range s.writes("configmaps") {
@@ -88,20 +90,23 @@ func rootCAsSettled(s *View) (wrong []string) {
 
 var rootCAMutants = []Mutant{
 	{
-		Name:   "the ConfigMap with authorities does not come back",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/enqueue.go", "before.GetName() != configMapName", "before.GetName() == configMapName"}},
+		Name: "the ConfigMap with authorities does not come back",
+		Edits: []Edit{{"pkg/controllers/rootcacertpublisher/enqueue.go", "before.GetName() != configMapName",
+			"before.GetName() == configMapName"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=delete",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "edits of the authorities stay",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "same := maps.Equal(s.ConfigMap.Data, data)", "same := len(s.ConfigMap.Data) == 1 || maps.Equal(s.ConfigMap.Data, data)"}},
+		Name: "edits of the authorities stay",
+		Edits: []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "same := maps.Equal(s.ConfigMap.Data, data)",
+			"same := len(s.ConfigMap.Data) == 1 || maps.Equal(s.ConfigMap.Data, data)"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=edit",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "additions to the authorities stay",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "same := maps.Equal(s.ConfigMap.Data, data)", "same := maps.Equal(map[string]string{dataKey: s.ConfigMap.Data[dataKey]}, data)"}},
+		Name: "additions to the authorities stay",
+		Edits: []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "same := maps.Equal(s.ConfigMap.Data, data)",
+			"same := maps.Equal(map[string]string{dataKey: s.ConfigMap.Data[dataKey]}, data)"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=add",
 		Oracle: SettledOracle,
 	},
@@ -112,8 +117,9 @@ var rootCAMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "labels of the ConfigMap are lost",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "	after.Data = data\n", "	after.Data, after.Labels = data, nil\n"}},
+		Name: "labels of the ConfigMap are lost",
+		Edits: []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "	after.Data = data\n",
+			"	after.Data, after.Labels = data, nil\n"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=label\n\t\t\tat 20s  rootca default do=edit",
 		Oracle: SettledOracle,
 	},
@@ -130,7 +136,8 @@ func (u *User) editPublished(do func() error) {
 func (u *User) waitPublished() {
 	u.Helper()
 	Await(u, rootCA, func(m *corev1.ConfigMap) error {
-		return unless(len(m.Data) == 1 && strings.HasPrefix(m.Data["ca.crt"], "-----BEGIN CERTIFICATE-----") && m.Annotations[rootCADescribe] != "", m)
+		return unless(len(m.Data) == 1 && strings.HasPrefix(m.Data["ca.crt"], "-----BEGIN CERTIFICATE-----") &&
+			m.Annotations[rootCADescribe] != "", m)
 	})
 }
 

@@ -66,8 +66,10 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/change.go", "if len(s.Sign) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Sign) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
-			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
+			{"internal/executor/change.go", "if len(s.Sign) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {",
+				"if len(s.Sign) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {",
+				"if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
 		Script: withoutElection + `
@@ -78,7 +80,8 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is given up after five failures",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.runner.enqueueAfter(r.key, r.next)\n\t}\n\tif rec.Retries&"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif rec.Retries&",
+			"\tif rec.Retries < 5 {\n\t\tr.runner.enqueueAfter(r.key, r.next)\n\t}\n\tif rec.Retries&"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  quota pods=2
@@ -98,8 +101,9 @@ var RuntimeMutants = []Mutant{
 		Oracle: "L2",
 	},
 	{
-		Name:  "the backoff grows to an hour",
-		Edits: []Edit{{"internal/queue/backoff.go", "plan.Doubling(firstBackoff, MaxBackoff, failures-1)", "plan.Doubling(firstBackoff, 60*MaxBackoff, failures-1)"}},
+		Name: "the backoff grows to an hour",
+		Edits: []Edit{{"internal/queue/backoff.go", "plan.Doubling(firstBackoff, MaxBackoff, failures-1)",
+			"plan.Doubling(firstBackoff, 60*MaxBackoff, failures-1)"}},
 		Script: withoutElection + `
 			set recovery 75
 			at 1s   create web replicas=3 image=good:1

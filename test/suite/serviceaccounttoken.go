@@ -79,7 +79,9 @@ func tokensSettled(s *View) (wrong []string) {
 		if !slices.ContainsFunc(all[*corev1.ServiceAccount](s), func(a *corev1.ServiceAccount) bool { return names(secret, a) }) { // TOK-12
 			wrong = append(wrong, fmt.Sprintf("the Secret %s has no ServiceAccount", secret.Name))
 		}
-		if len(secret.Data["token"]) == 0 || string(secret.Data["namespace"]) != secret.Namespace || string(secret.Data["ca.crt"]) != string(bundle) { // TOK-15
+		// TOK-15
+		if len(secret.Data["token"]) == 0 || string(secret.Data["namespace"]) != secret.Namespace ||
+			string(secret.Data["ca.crt"]) != string(bundle) {
 			wrong = append(wrong, fmt.Sprintf("the Secret %s is not complete", secret.Name))
 		}
 	}
@@ -92,7 +94,8 @@ func tokensSettled(s *View) (wrong []string) {
 // names reports whether the Secret is for this very ServiceAccount.
 func names(secret *corev1.Secret, a *corev1.ServiceAccount) bool {
 	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
-	return a.Namespace == secret.Namespace && a.Name == secret.Annotations[corev1.ServiceAccountNameKey] && (uid == "" || uid == string(a.UID))
+	return a.Namespace == secret.Namespace && a.Name == secret.Annotations[corev1.ServiceAccountNameKey] &&
+		(uid == "" || uid == string(a.UID))
 }
 
 // tokenWrite says what is wrong with a write of the manager: it has replaced a token (TOK-13), or deleted a Secret whose ServiceAccount had
@@ -124,20 +127,23 @@ const beginToken = withoutElection + `
 
 var tokenMutants = []Mutant{
 	{
-		Name:   "Secrets with tokens stay when their ServiceAccount is gone",
-		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	case after == nil:\n		account = before\n", "	case after == nil:\n		return nil\n"}},
+		Name: "Secrets with tokens stay when their ServiceAccount is gone",
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	case after == nil:\n		account = before\n",
+			"	case after == nil:\n		return nil\n"}},
 		Script: beginToken + "\n\t\t\tat 20s  account default builder delete=true",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "Secrets lack the namespace",
-		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "if len(data[corev1.ServiceAccountNamespaceKey]) == 0 {", "if false {"}},
+		Name: "Secrets lack the namespace",
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "if len(data[corev1.ServiceAccountNamespaceKey]) == 0 {",
+			"if false {"}},
 		Script: beginToken,
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "data that users remove from a Secret with a token stay away",
-		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	o := cmp.Or(after, before)\n", "	if before != nil && after != nil {\n		return nil\n	}\n	o := cmp.Or(after, before)\n"}},
+		Name: "data that users remove from a Secret with a token stay away",
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	o := cmp.Or(after, before)\n",
+			"	if before != nil && after != nil {\n		return nil\n	}\n	o := cmp.Or(after, before)\n"}},
 		Script: beginToken + "\n\t\t\tat 20s  token t do=clear",
 		Oracle: SettledOracle,
 	},
@@ -149,9 +155,12 @@ var tokenMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a Secret is taken for one of a later ServiceAccount",
-		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "(accountUID(s) == \"\" || accountUID(s) == a.UID)", "a.UID != \"\""}},
-		Script: beginToken + "\n\t\t\tat 20s  fault m0 freeze serviceaccounts for=20s\n\t\t\tat 21s  account default builder delete=true\n\t\t\tat 22s  account default builder",
+		Name: "a Secret is taken for one of a later ServiceAccount",
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "(accountUID(s) == \"\" || accountUID(s) == a.UID)",
+			"a.UID != \"\""}},
+		Script: beginToken +
+			"\n\t\t\tat 20s  fault m0 freeze serviceaccounts for=20s\n\t\t\tat 21s  account default builder delete=true\n\t\t\tat 22s  " +
+			"account default builder",
 		Oracle: SettledOracle,
 	},
 	{

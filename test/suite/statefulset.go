@@ -21,7 +21,9 @@ func statefulSetEntry() Entry {
 		Controller: "statefulset-controller",
 		Needs:      []string{"persistentvolumeclaim-protection-controller"},
 		Operations: map[string]Operation{
-			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel strategy=Recreate partition= unavailable= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
+			// NAME replicas= image= pods=Parallel strategy=Recreate partition= unavailable= scaled=Delete deleted=Delete: makes or edits
+			// it; delete=true policy=
+			"sts":   statefulSet,
 			"claim": disturbClaims, // NAME do=delete, own: to the claims of the StatefulSet
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -33,7 +35,8 @@ func statefulSetEntry() Entry {
 		Choices: []workload.Choice{
 			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 				g.Add(at, "sts sts-%s replicas=%d image=%s:%d partition=%d unavailable=%d scaled=%s deleted=%s", app, g.IntN(6),
-					workload.Pick(g, "good", "good", "good", "slow", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), 1+g.IntN(3), retention(g), retention(g))
+					workload.Pick(g, "good", "good", "good", "slow", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), 1+g.IntN(3),
+					retention(g), retention(g))
 				g.Add(soon, "pod sts-%s n=%d do=%s", app, g.IntN(6), workload.Pick(g, "delete", "evict", "relabel", "restore"))
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -49,7 +52,8 @@ func statefulSetEntry() Entry {
 		Malformed: statefulSetMalformed,
 		Mutants:   statefulSetMutants,
 		Budgets: []Budget{{
-			Name: "create 20 StatefulSets of 3 replicas with a claim each", Floor: floor.Writes{Other: 140, Status: 40}, // the names of the revisions, and the end
+			// the names of the revisions, and the end
+			Name: "create 20 StatefulSets of 3 replicas with a claim each", Floor: floor.Writes{Other: 140, Status: 40},
 			Do: func(u *User) {
 				u.Each(20, func(i int) error { return create(u, newStatefulSet(fmt.Sprint("db-", i), "web:1", 3)) })
 				u.waitStatefulSets(20)
@@ -85,7 +89,8 @@ func statefulSet(u *User, l script.Line) error {
 		deleted, ok2 := l.Get("deleted")
 		if ok1 && ok2 {
 			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-				WhenScaled: appsv1.PersistentVolumeClaimRetentionPolicyType(scaled), WhenDeleted: appsv1.PersistentVolumeClaimRetentionPolicyType(deleted),
+				WhenScaled:  appsv1.PersistentVolumeClaimRetentionPolicyType(scaled),
+				WhenDeleted: appsv1.PersistentVolumeClaimRetentionPolicyType(deleted),
 			}
 		}
 	}
@@ -117,7 +122,8 @@ func settledStatefulSets(s *View) (wrong []string) {
 			continue
 		}
 		if problem := unsettledStatefulSet(s, set); problem != "" {
-			wrong = append(wrong, fmt.Sprintf("StatefulSet %s, generation %d: %s; its status is %+v", set.Name, set.Generation, problem, set.Status))
+			wrong = append(wrong,
+				fmt.Sprintf("StatefulSet %s, generation %d: %s; its status is %+v", set.Name, set.Generation, problem, set.Status))
 		}
 	}
 	return wrong
@@ -178,7 +184,8 @@ var statefulSetScenarios = []Scenario{
 	{Name: "roll a StatefulSet out", Play: func(u *User) {
 		u.Create(newStatefulSet("db", "web:1", 2))
 		u.waitStatefulSets(1)
-		for _, patch := range []string{`{"spec":{"replicas":3}}`, `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`, `{"spec":{"replicas":1}}`} {
+		for _, patch := range []string{`{"spec":{"replicas":3}}`, `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`,
+			`{"spec":{"replicas":1}}`} {
 			Patch[*appsv1.StatefulSet](u, "db", patch)
 			u.waitStatefulSets(1)
 		}
@@ -201,8 +208,9 @@ var statefulSetMalformed = map[string]string{
 
 var statefulSetMutants = []Mutant{
 	{
-		Name:   "pods are created before the lower ones are ready",
-		Edits:  []Edit{{"pkg/controllers/statefulset/plan_replicas.go", "steps = append(steps, more...)\n\t\tif why != \"\" {", "steps = append(steps, more...)\n\t\tif why == \"never\" {"}},
+		Name: "pods are created before the lower ones are ready",
+		Edits: []Edit{{"pkg/controllers/statefulset/plan_replicas.go", "steps = append(steps, more...)\n\t\tif why != \"\" {",
+			"steps = append(steps, more...)\n\t\tif why == \"never\" {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=slow:1 pods=OrderedReady",
 		Oracle: "S22",
 	},
@@ -216,7 +224,8 @@ var statefulSetMutants = []Mutant{
 	{
 		Name: "two pods that are too many and not ready wait for ever", // STS-101
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_replicas.go",
-			"if highest.DeletionTimestamp != nil {", "if highest.DeletionTimestamp != nil || len(r.condemned) > 1 && !ready(highest) && !ready(r.condemned[1]) {"}},
+			"if highest.DeletionTimestamp != nil {",
+			"if highest.DeletionTimestamp != nil || len(r.condemned) > 1 && !ready(highest) && !ready(r.condemned[1]) {"}},
 		Script: withoutElection + `
 			at 1s   sts db replicas=4 image=good:1 pods=OrderedReady
 			at 60s  sts db image=bad:2
@@ -227,7 +236,8 @@ var statefulSetMutants = []Mutant{
 	{
 		Name: "claims are deleted with their StatefulSet whatever its policy says",
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_claims.go",
-			"\tcase deleted:\n\t\treturn metav1.NewControllerRef(set, setKind())", "\tcase deleted || condemned == nil:\n\t\treturn metav1.NewControllerRef(set, setKind())"}},
+			"\tcase deleted:\n\t\treturn metav1.NewControllerRef(set, setKind())",
+			"\tcase deleted || condemned == nil:\n\t\treturn metav1.NewControllerRef(set, setKind())"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=2 image=good:1 pods=OrderedReady",
 		Oracle: "S23",
 	},
@@ -236,7 +246,9 @@ var statefulSetMutants = []Mutant{
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_update.go",
 			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tif p",
 			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tif p"}},
-		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=good:1 pods=OrderedReady\n\t\t\tat 30s  sts db partition=2\n\t\t\tat 60s  sts db image=good:2",
+		Script: withoutElection +
+			"\n\t\t\tat 1s   sts db replicas=3 image=good:1 pods=OrderedReady\n\t\t\tat 30s  sts db partition=2\n\t\t\tat 60s  sts db " +
+			"image=good:2",
 		Oracle: "S22",
 	},
 	{
@@ -250,14 +262,16 @@ var statefulSetMutants = []Mutant{
 		Name: "pods are created while those that they take the place of are going", // STS-76
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_recreate.go",
 			"if revisionOf(p) != r.update.Name {", "if revisionOf(p) != r.update.Name && p.DeletionTimestamp == nil {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=slow:1 pods=Parallel strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
+		Script: withoutElection +
+			"\n\t\t\tat 1s   sts db replicas=3 image=slow:1 pods=Parallel strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
 		Oracle: "S22",
 	},
 	{
 		Name: "Recreate waits for pods that nobody deletes", // STS-76
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_recreate.go",
 			"p.DeletionTimestamp == nil && len(doomed) < burst {", "p.DeletionTimestamp == nil && len(doomed) < 0 {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=2 image=good:1 pods=OrderedReady strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
+		Script: withoutElection +
+			"\n\t\t\tat 1s   sts db replicas=2 image=good:1 pods=OrderedReady strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
 		Oracle: SettledOracle,
 	},
 	{
@@ -273,7 +287,8 @@ var statefulSetMutants = []Mutant{
 // newStatefulSet makes one with a claim template.
 func newStatefulSet(name, image string, replicas int32) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
-		Replicas: &replicas, ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labelsOf(name)}, Template: Template(name, image),
+		Replicas: &replicas, ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labelsOf(name)},
+		Template:             Template(name, image),
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*newClaim("data")},
 	}}
 }
@@ -283,6 +298,7 @@ func (u *User) waitStatefulSets(n int) {
 	u.Helper()
 	AwaitAll(u, n, func(set *appsv1.StatefulSet) error {
 		s, want := set.Status, *set.Spec.Replicas
-		return unless(s.ObservedGeneration == set.Generation && s.AvailableReplicas == want && s.Replicas == want && s.UpdatedReplicas == want, s)
+		return unless(s.ObservedGeneration == set.Generation && s.AvailableReplicas == want && s.Replicas == want &&
+			s.UpdatedReplicas == want, s)
 	})
 }

@@ -1,6 +1,6 @@
 // Package suite has one entry for each controller of the registry: what the suites need to know of it, if they know the kinds that it
-// works on (see CONTRIBUTING). The suites loop over the entries, so a controller that gets an entry is in the random workload, in the crash tests, among the malformed objects, the mutants
-// and the write budgets.
+// works on (see CONTRIBUTING). The suites loop over the entries, so a controller that gets an entry is in the random workload, in the
+// crash tests, among the malformed objects, the mutants and the write budgets.
 package suite
 
 import (

@@ -31,7 +31,8 @@ func TestEveryControllerHasAnEntry(t *testing.T) {
 			}
 		}
 		if (len(e.Choices) == 0) != (e.NoChoices != "") {
-			t.Errorf("%s has %d choices for the random workload, and says why there are none: %q", e.Controller, len(e.Choices), e.NoChoices)
+			t.Errorf("%s has %d choices for the random workload, and says why there are none: %q", e.Controller, len(e.Choices),
+				e.NoChoices)
 		}
 		if (len(e.Scenarios) == 0) != (e.NoScenarios != "") {
 			t.Errorf("%s has %d crash scenarios, and says why there are none: %q", e.Controller, len(e.Scenarios), e.NoScenarios)

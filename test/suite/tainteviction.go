@@ -17,8 +17,9 @@ func taintEvictionEntry() Entry {
 	return Entry{
 		Controller: "taint-eviction-controller",
 		Operations: map[string]Operation{
-			"tolerant": tolerantPods, // NAME n= node= seconds=: pods on a node that tolerate the taint drain so long; without seconds= for ever
-			"drain":    drain,        // NODE added=, in seconds ago: a NoExecute taint besides those that it has; do=end takes it off
+			// NAME n= node= seconds=: pods on a node that tolerate the taint drain so long; without seconds= for ever
+			"tolerant": tolerantPods,
+			"drain":    drain, // NODE added=, in seconds ago: a NoExecute taint besides those that it has; do=end takes it off
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			node := g.Node()
@@ -72,7 +73,8 @@ func randomTaints(g *workload.Generator, app string, at, soon time.Duration) {
 	if g.IntN(3) > 0 {
 		g.Add(at+time.Millisecond, "drain %s added=%d", node, workload.Pick(g, 0, 30, 1000))
 	}
-	g.Add(soon, "tolerant late-%s n=%d node=%s%s", app, 1+g.IntN(3), node, workload.Pick(g, "", " seconds=0", " seconds=40", " seconds=600"))
+	g.Add(soon, "tolerant late-%s n=%d node=%s%s", app, 1+g.IntN(3), node,
+		workload.Pick(g, "", " seconds=0", " seconds=40", " seconds=600"))
 	if at = soon + g.Early(); g.IntN(3) == 0 {
 		mark() // in place of all that it has
 	}
@@ -128,7 +130,8 @@ func (u *User) setDrain(node string, ago int) error {
 	return edit(u.as("admin"), node, func(n *corev1.Node) {
 		if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == drainTaint }) {
 			added := metav1.NewTime(time.Now().Add(-time.Duration(ago) * time.Second))
-			n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: drainTaint, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added})
+			n.Spec.Taints = append(slices.Clone(n.Spec.Taints),
+				corev1.Taint{Key: drainTaint, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added})
 		}
 	})
 }
@@ -161,7 +164,9 @@ func evictionsSettled(v *View) (wrong []string) {
 		}
 		for _, t := range n.Spec.Taints {
 			if t.Effect == corev1.TaintEffectNoExecute && shouldBeGone(p, t) {
-				wrong = append(wrong, fmt.Sprintf("%s/%s is still on %s, which has the taint %s, with the tolerations %v", p.Namespace, p.Name, n.Name, t.ToString(), p.Spec.Tolerations))
+				wrong = append(wrong,
+					fmt.Sprintf("%s/%s is still on %s, which has the taint %s, with the tolerations %v", p.Namespace, p.Name, n.Name,
+						t.ToString(), p.Spec.Tolerations))
 			}
 		}
 	}
@@ -171,7 +176,8 @@ func evictionsSettled(v *View) (wrong []string) {
 // shouldBeGone reports whether a pod should have gone at least 5 s ago, for a taint.
 func shouldBeGone(p *corev1.Pod, t corev1.Taint) bool {
 	i := slices.IndexFunc(p.Spec.Tolerations, func(o corev1.Toleration) bool {
-		return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) && (o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
+		return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
+			(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
 	})
 	if i < 0 {
 		return true
@@ -191,32 +197,41 @@ const taintEvictionFolder = "pkg/controllers/tainteviction/"
 
 var taintEvictionMutants = []Mutant{
 	{
-		Name:   "the longest toleration counts",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "d.Due.IsZero() || at.Before(d.Due)", "d.Due.IsZero() || d.Due.Before(at)"}},
-		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   mark node-0 taint=NoExecute\n\t\t\tat 2s   drain node-0\n\t\t\tat 20s  tolerant t n=3 node=node-0 seconds=600",
+		Name:  "the longest toleration counts",
+		Edits: []Edit{{taintEvictionFolder + "plan.go", "d.Due.IsZero() || at.Before(d.Due)", "d.Due.IsZero() || d.Due.Before(at)"}},
+		Script: withoutElection +
+			"\n\t\t\tset heal 0\n\t\t\tat 1s   mark node-0 taint=NoExecute\n\t\t\tat 2s   drain node-0\n\t\t\tat 20s  tolerant t n=3 " +
+			"node=node-0 seconds=600",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "taints without effect on pods count",
-		Edits:  []Edit{{taintEvictionFolder + "observe.go", "return t.Effect != corev1.TaintEffectNoExecute })", "return t.Effect == corev1.TaintEffectPreferNoSchedule })"}},
-		Script: withoutElection + "\n\t\t\tat 1s   tolerant t n=3 node=node-0\n\t\t\tat 10s  drain node-0\n\t\t\tat 20s  mark node-0 taint=NoSchedule\n\t\t\tat 21s  drain node-0",
+		Name: "taints without effect on pods count",
+		Edits: []Edit{{taintEvictionFolder + "observe.go", "return t.Effect != corev1.TaintEffectNoExecute })",
+			"return t.Effect == corev1.TaintEffectPreferNoSchedule })"}},
+		Script: withoutElection +
+			"\n\t\t\tat 1s   tolerant t n=3 node=node-0\n\t\t\tat 10s  drain node-0\n\t\t\tat 20s  mark node-0 taint=NoSchedule\n\t\t\tat " +
+			"21s  drain node-0",
 		Oracle: "S27",
 	},
 	{
-		Name:   "a taint is over when the pod is bound",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "if b := bound(s.Pod); at.Before(b) && b.Before(now) {", "if b := bound(s.Pod); at.Before(b) && now.Before(b) {"}},
+		Name: "a taint is over when the pod is bound",
+		Edits: []Edit{{taintEvictionFolder + "plan.go", "if b := bound(s.Pod); at.Before(b) && b.Before(now) {",
+			"if b := bound(s.Pod); at.Before(b) && now.Before(b) {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   drain node-0 added=1000\n\t\t\tat 20s  tolerant t n=3 node=node-0 seconds=60",
 		Oracle: "S27",
 	},
 	{
-		Name:   "nodes are not read live",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "p.Proof = []plan.Ref{nodeOf(s.Pod)}", "p.Proof = nil"}},
-		Script: withoutElection + "\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=60\n\t\t\tat 10s  drain node-0\n\t\t\tat 30s  fault m0 freeze nodes for=60s\n\t\t\tat 40s  drain node-0 do=end",
+		Name:  "nodes are not read live",
+		Edits: []Edit{{taintEvictionFolder + "plan.go", "p.Proof = []plan.Ref{nodeOf(s.Pod)}", "p.Proof = nil"}},
+		Script: withoutElection +
+			"\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=60\n\t\t\tat 10s  drain node-0\n\t\t\tat 30s  fault m0 freeze nodes " +
+			"for=60s\n\t\t\tat 40s  drain node-0 do=end",
 		Oracle: "S27",
 	},
 	{
-		Name:   "pods that come to a tainted node stay",
-		Edits:  []Edit{{taintEvictionFolder + "observe.go", "if !ok || !tainted(k.nodes.Get(pod.Spec.NodeName)) {", "if !ok || tainted(k.nodes.Get(pod.Spec.NodeName)) {"}},
+		Name: "pods that come to a tainted node stay",
+		Edits: []Edit{{taintEvictionFolder + "observe.go", "if !ok || !tainted(k.nodes.Get(pod.Spec.NodeName)) {",
+			"if !ok || tainted(k.nodes.Get(pod.Spec.NodeName)) {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   mark node-0 taint=NoExecute\n\t\t\tat 20s  tolerant t n=3 node=node-0 seconds=0",
 		Oracle: SettledOracle,
 	},
@@ -224,7 +239,9 @@ var taintEvictionMutants = []Mutant{
 		Name: "an eviction that fails is given up",
 		Edits: []Edit{{taintEvictionFolder + "plan.go", "d.Evict, d.LastEvent = true, evicting",
 			"if d.LastEvent = evicting; s.Memory.LastEvent == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
-		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
+		Script: withoutElection +
+			"\n\t\t\tset heal 0\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 " +
+			"resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
 		Oracle: SettledOracle,
 	},
 }

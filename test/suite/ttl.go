@@ -121,7 +121,8 @@ func nodeTTLsSettled(s *View) (wrong []string) {
 		}
 		seen[value] = true
 		if class, ok := nodeTTLs[value]; !ok || len(nodes) < class[0] || len(nodes) > class[1] {
-			wrong = append(wrong, fmt.Sprintf("the node %s is one of %d and has the annotation %q", n.Name, len(nodes), n.Annotations[nodeTTL]))
+			wrong = append(wrong,
+				fmt.Sprintf("the node %s is one of %d and has the annotation %q", n.Name, len(nodes), n.Annotations[nodeTTL]))
 		}
 	}
 	if len(seen) > 1 {
@@ -152,7 +153,9 @@ func (c *sameClass) see(e Change) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the manager has changed more of %s than the annotation: %s", after.Name, diff))
 		}
 		if was := before.Annotations[nodeTTL]; was == c.common && was != "" && !c.left { // TTL-8, TTL-15
-			wrong = append(wrong, fmt.Sprintf("of %d nodes, which all had the annotation %q, %s got %q", len(c.values), was, after.Name, after.Annotations[nodeTTL]))
+			wrong = append(wrong,
+				fmt.Sprintf("of %d nodes, which all had the annotation %q, %s got %q", len(c.values), was, after.Name,
+					after.Annotations[nodeTTL]))
 		}
 	}
 	c.values[after.Name] = after.Annotations[nodeTTL]
@@ -191,8 +194,9 @@ const ttlFolder = "pkg/controllers/ttl/"
 
 var nodeTTLMutants = []Mutant{
 	{
-		Name:   "edits of the annotation of nodes stay",
-		Edits:  []Edit{{ttlFolder + "observe.go", "ok && !right(node, k.class()) {", "ok && !right(node, k.class()) && node.Annotations[annotation] == \"\" {"}},
+		Name: "edits of the annotation of nodes stay",
+		Edits: []Edit{{ttlFolder + "observe.go", "ok && !right(node, k.class()) {",
+			"ok && !right(node, k.class()) && node.Annotations[annotation] == \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  nodettl node-0 value=7",
 		Oracle: SettledOracle,
 	},

@@ -18,7 +18,8 @@ func ttlAfterFinishedEntry() Entry {
 	return Entry{
 		Controller: "ttl-after-finished-controller",
 		Operations: map[string]Operation{
-			"ttl": ttlJob, // NAME seconds= image=: a Job that is deleted some time after it has finished; again: changes the time; seconds=-1: for ever
+			// NAME seconds= image=: a Job that is deleted some time after it has finished; again: changes the time; seconds=-1: for ever
+			"ttl": ttlJob,
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "ttl done-%s seconds=%d image=%s:1", app, g.IntN(20), workload.Pick(g, "good", "failing", "bad"))
@@ -40,7 +41,8 @@ func ttlAfterFinishedEntry() Entry {
 		},
 		Mutants: ttlMutants,
 		Budgets: []Budget{{
-			Name: "50 Jobs have finished and go", Floor: floor.Writes{Other: 100}, // the deletion, and the garbage collector's that lets each go
+			// the deletion, and the garbage collector's that lets each go
+			Name: "50 Jobs have finished and go", Floor: floor.Writes{Other: 100},
 			Prepare: func(u *User) {
 				u.Each(50, func(i int) error { return create(u, newTTLJob(fmt.Sprint("done-", i), "good:1", new(int32))) })
 			},
@@ -115,14 +117,15 @@ var ttlMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the time to live counts in minutes",
-		Edits:  []Edit{{ttlPlan, "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second", "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Minute"}},
+		Name: "the time to live counts in minutes",
+		Edits: []Edit{{ttlPlan, "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second",
+			"time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Minute"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a finished Job that waits is forgotten",
-		Edits:  []Edit{{ttlPlan, ", Requeue: min(end.Sub(now), longestWait)}", ", Requeue: min(now.Sub(now), longestWait)}"}},
+		Edits:  []Edit{{ttlPlan, "Requeue: min(end.Sub(now), longestWait)}", "Requeue: min(now.Sub(now), longestWait)}"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
 		Oracle: SettledOracle,
 	},

@@ -24,9 +24,10 @@ func classProtectionEntry() Entry {
 		Needs:      []string{"persistentvolumeclaim-protection-controller"}, // or no claim goes
 		Operations: map[string]Operation{
 			"attributes": attributesClass, // NAME: a VolumeAttributesClass; do=delete, strip
-			"tuned":      tunedClaim,      // NAME class= by=spec: a claim that refers to the class; by=current, target: by its status, as a driver says; do=delete
-			"untuned":    untunedClaim,    // NAME: the status of the claim refers to no class any more
-			"tunedisk":   tunedVolume,     // NAME class=: a volume that refers to the class; do=delete
+			// NAME class= by=spec: a claim that refers to the class; by=current, target: by its status, as a driver says; do=delete
+			"tuned":    tunedClaim,
+			"untuned":  untunedClaim, // NAME: the status of the claim refers to no class any more
+			"tunedisk": tunedVolume,  // NAME class=: a volume that refers to the class; do=delete
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			class := fmt.Sprintf("tier-%s-%d", app, g.IntN(2))
@@ -60,7 +61,8 @@ func classProtectionEntry() Entry {
 		},
 		Mutants: classProtectionMutants,
 		Budgets: []Budget{{
-			Name: "20 attributes classes are deleted, and then their claims leave them", Floor: floor.Writes{Other: 20}, // each finalizer that admission has added
+			// each finalizer that admission has added
+			Name: "20 attributes classes are deleted, and then their claims leave them", Floor: floor.Writes{Other: 20},
 			Prepare: func(u *User) { u.tunedClaims(20) },
 			Do: func(u *User) {
 				u.doomClasses(20)
@@ -72,13 +74,14 @@ func classProtectionEntry() Entry {
 }
 
 func (u *User) newAttributesClass(name string) *storagev1.VolumeAttributesClass {
-	c := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name)}, DriverName: "csi.example.com", Parameters: map[string]string{"iops": "1000"}}
+	c := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name)}, DriverName: "csi.example.com",
+		Parameters: map[string]string{"iops": "1000"}}
 	u.mark(c)
 	return c
 }
 
-// refer has the status of a claim say that its volume has a class, or is about to get it, which the resizer of its driver does otherwise. No class
-// is none.
+// refer has the status of a claim say that its volume has a class, or is about to get it, which the resizer of its driver does
+// otherwise. No class is none.
 func (u *User) refer(claim, by, class string) error {
 	return edit(u, claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Status.CurrentVolumeAttributesClassName, c.Status.ModifyVolumeStatus = nil, nil
@@ -87,7 +90,8 @@ func (u *User) refer(claim, by, class string) error {
 		case by == "current":
 			c.Status.CurrentVolumeAttributesClassName = &class
 		case by == "target":
-			c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: class, Status: corev1.PersistentVolumeClaimModifyVolumePending}
+			c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: class,
+				Status: corev1.PersistentVolumeClaimModifyVolumePending}
 		}
 	}, "status")
 }
@@ -162,12 +166,13 @@ func tunedVolume(u *User, l script.Line) error {
 	class, _ := l.Get("class")
 	v := u.newVolume("disk-of-" + l.Arg(0))
 	v.Spec.VolumeAttributesClassName = ptr.To(u.unique(class))
-	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: name}}
+	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com",
+		VolumeHandle: name}}
 	return create(u, v)
 }
 
-// classesSettled says which classes lack the finalizer, which should be gone, and which have lost the finalizer right after their deletion while
-// somebody used them who was there before.
+// classesSettled says which classes lack the finalizer, which should be gone, and which have lost the finalizer right after their
+// deletion while somebody used them who was there before.
 func classesSettled(s *View) (wrong []string) {
 	claims, volumes := all[*corev1.PersistentVolumeClaim](s), all[*corev1.PersistentVolume](s)
 	for _, c := range subjects[*storagev1.VolumeAttributesClass](s) {
@@ -185,8 +190,9 @@ func classesSettled(s *View) (wrong []string) {
 			continue
 		}
 		if user := olderUser(s, e); user != "" { // ST-94
-			wrong = append(wrong, fmt.Sprintf("the class %s has lost the finalizer %v after its deletion, while %s used it", e.Object.GetName(),
-				e.Time.Sub(e.Before.GetDeletionTimestamp().Time), user))
+			wrong = append(wrong,
+				fmt.Sprintf("the class %s has lost the finalizer %v after its deletion, while %s used it", e.Object.GetName(),
+					e.Time.Sub(e.Before.GetDeletionTimestamp().Time), user))
 		}
 	}
 	return wrong
@@ -197,7 +203,8 @@ func usesClass(o Object, class string) bool {
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
 		m := o.Status.ModifyVolumeStatus
-		return ptr.Deref(o.Spec.VolumeAttributesClassName, "") == class || ptr.Deref(o.Status.CurrentVolumeAttributesClassName, "") == class ||
+		return ptr.Deref(o.Spec.VolumeAttributesClassName, "") == class ||
+			ptr.Deref(o.Status.CurrentVolumeAttributesClassName, "") == class ||
 			m != nil && m.TargetVolumeAttributesClassName == class
 	case *corev1.PersistentVolume:
 		return ptr.Deref(o.Spec.VolumeAttributesClassName, "") == class
@@ -205,8 +212,8 @@ func usesClass(o Object, class string) bool {
 	return false
 }
 
-// olderUser returns who used a class when it lost the finalizer, and had used it before the deletion, if the two were less than three seconds
-// apart. A manager may trust caches that show nothing new for longer than that.
+// olderUser returns who used a class when it lost the finalizer, and had used it before the deletion, if the two were less than three
+// seconds apart. A manager may trust caches that show nothing new for longer than that.
 func olderUser(s *View, e Change) string {
 	doomed := e.Before.GetDeletionTimestamp()
 	if doomed == nil || e.Time.Sub(doomed.Time) > 3*time.Second {
@@ -250,14 +257,16 @@ var classProtectionMutants = []Mutant{
 		Oracle: "S29",
 	},
 	{
-		Name:   "a class goes that a claim is about to have",
-		Edits:  []Edit{{classFolder + "plan.go", "names = append(names, m.TargetVolumeAttributesClassName)", "names = append(names, string(m.Status))"}},
+		Name: "a class goes that a claim is about to have",
+		Edits: []Edit{{classFolder + "plan.go", "names = append(names, m.TargetVolumeAttributesClassName)",
+			"names = append(names, string(m.Status))"}},
 		Script: tunedBy + "target" + deletedClass,
 		Oracle: "S29",
 	},
 	{
-		Name:  "a class goes on the word of a cache that is older than its deletion",
-		Edits: []Edit{{classFolder + "plan.go", "case !s.Proved && now.Before(c.DeletionTimestamp.Add(cacheTimeout)):", "case !s.Proved && now.IsZero():"}},
+		Name: "a class goes on the word of a cache that is older than its deletion",
+		Edits: []Edit{{classFolder + "plan.go", "case !s.Proved && now.Before(c.DeletionTimestamp.Add(cacheTimeout)):",
+			"case !s.Proved && now.IsZero():"}},
 		Script: withoutElection + `
 			at 5s   attributes gold
 			at 8s   fault m0 freeze persistentvolumeclaims for=60s
@@ -266,14 +275,16 @@ var classProtectionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "the end of a claim does not let its class go",
-		Edits:  []Edit{{classFolder + "observe.go", "class != nil && class.DeletionTimestamp != nil {", "class != nil && class.DeletionTimestamp == nil {"}},
+		Name: "the end of a claim does not let its class go",
+		Edits: []Edit{{classFolder + "observe.go", "class != nil && class.DeletionTimestamp != nil {",
+			"class != nil && class.DeletionTimestamp == nil {"}},
 		Script: tunedBy + "current" + deletedClass + "\n\t\t\tat 90s  untuned data",
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "a class that has lost its finalizer does not get it back",
-		Edits:  []Edit{{classFolder + "observe.go", "if after != nil && !protection.Due(after) {", "if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() == nil) {"}},
+		Name: "a class that has lost its finalizer does not get it back",
+		Edits: []Edit{{classFolder + "observe.go", "if after != nil && !protection.Due(after) {",
+			"if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() == nil) {"}},
 		Script: withoutElection + "\n\t\t\tat 5s   attributes gold\n\t\t\tat 30s  attributes gold do=strip",
 		Oracle: SettledOracle,
 	},

@@ -100,7 +100,8 @@ func onTheCommandLine(t *testing.T, command string) {
 	}
 	for _, test := range []struct{ name, args, want string }{
 		{"CLI-6 a value that its Validate refuses", "--concurrent-toy-syncs=0", `--concurrent-toy-syncs must be at least 1, not 0`},
-		{"CLI-6 with all else that is wrong", "--toy-answer=a/b --secure-port=-1", `\[--toy-answer is no label: .*, --secure-port must be `},
+		{"CLI-6 with all else that is wrong", "--toy-answer=a/b --secure-port=-1",
+			`\[--toy-answer is no label: .*, --secure-port must be `},
 		{"CLI-5 a value of another type", "--concurrent-toy-syncs=x", `invalid argument "x" for "--concurrent-toy-syncs" flag`},
 		{"CLI-5 a misspelt flag", "--concurent-toy-syncs=1", `Did you mean --concurrent-toy-syncs\?`},
 		{"CLI-54 a misspelt name", "--controllers=toy-controler", `did you mean \\"toy-controller\\"\?`},
@@ -112,7 +113,8 @@ func onTheCommandLine(t *testing.T, command string) {
 			t.Errorf("%s: exit code %d, want %s:\n%s", test.name, code, test.want, out)
 		}
 	}
-	for asked, want := range map[string]string{"--controllers=": "\ntoy-controller\n-toy-controller\ntoy\n-toy\n", "--concurrent-to": "--concurrent-toy-syncs"} {
+	for asked, want := range map[string]string{"--controllers=": "\ntoy-controller\n-toy-controller\ntoy\n-toy\n",
+		"--concurrent-to": "--concurrent-toy-syncs"} {
 		if out, _ := run(t, ".", command, "__complete", asked); !strings.Contains("\n"+out, want) {
 			t.Errorf("%s is not completed:\n%s", asked, out)
 		}
@@ -134,15 +136,18 @@ func inGeneratedFiles(t *testing.T, gen string) {
 			t.Errorf("--check, exit code %d, does not say: %s\n%s", code, want, out)
 		}
 	}
-	written := []string{roles, "deploy/kustomize/roles/default/rbac.yaml", rights, "docs/controllers.md", "docs/operations.md", "docs/parity.md"}
+	written := []string{roles, "deploy/kustomize/roles/default/rbac.yaml", rights, "docs/controllers.md", "docs/operations.md",
+		"docs/parity.md"}
 	if out, code := run(t, copied, gen); code != 0 || out != strings.Join(written, "\n")+"\n" {
 		t.Errorf("it has written, with exit code %d:\n%s", code, out)
 	}
 	for path, all := range map[string]map[string]string{
 		roles: {
-			"the role of its account":    "name: controller-manager:toy-account\nrules:\n# the answer of the toy\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [patch]\n---\n",
-			"the binding of its account": "  name: controller-manager:toy-account\nsubjects:\n- kind: ServiceAccount\n  name: toy-account\n  namespace: kube-system\n",
-			"the rights of its cache":    "# the shared caches\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [list, watch]\n",
+			"the role of its account": "name: controller-manager:toy-account\nrules:\n# the answer of the toy\n- apiGroups: [\"\"]\n  " +
+				"resources: [configmaps]\n  verbs: [patch]\n---\n",
+			"the binding of its account": "  name: controller-manager:toy-account\nsubjects:\n- kind: ServiceAccount\n  name: " +
+				"toy-account\n  namespace: kube-system\n",
+			"the rights of its cache": "# the shared caches\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [list, watch]\n",
 		},
 		rights: {
 			"its rights":              "| toy-account | everywhere | configmaps | patch | the answer of the toy |\n",
@@ -155,7 +160,8 @@ func inGeneratedFiles(t *testing.T, gen string) {
 				t.Errorf("%s lacks %s:\n%s", path, what, want)
 			}
 		}
-		if token := regexp.MustCompile(`, toy-account[^\n|]*(\]\n  verbs: \[create\]| \| create \| the controllers' identities)`); !token.MatchString(text) {
+		if token := regexp.MustCompile(
+			`, toy-account[^\n|]*(\]\n  verbs: \[create\]| \| create \| the controllers' identities)`); !token.MatchString(text) {
 			t.Errorf("%s lacks the right to have its token: %s", path, token)
 		}
 	}

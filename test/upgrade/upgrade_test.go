@@ -1,5 +1,5 @@
-// Package upgrade hands one cluster over from kube-controller-manager to ours, and back, across a release of Kubernetes. It needs the programs
-// of two releases:
+// Package upgrade hands one cluster over from kube-controller-manager to ours, and back, across a release of Kubernetes. It needs the
+// programs of two releases:
 //
 //	make upgrade
 package upgrade
@@ -37,7 +37,8 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // patience is how long a rollout may take.
 const patience = 2 * time.Minute
 
-// rollouts are workloads of three kinds, for fmt.Sprintf: the replicas of the Deployment and of the StatefulSet, and the annotations of pods.
+// rollouts are workloads of three kinds, for fmt.Sprintf: the replicas of the Deployment and of the StatefulSet, and the annotations of
+// pods.
 const rollouts = `
 apiVersion: apps/v1
 kind: Deployment
@@ -111,8 +112,8 @@ spec:
       template: {metadata: {labels: {app: minutely}}, spec: {restartPolicy: Never, containers: [{name: main, image: "minutely:1"}]}}
 `
 
-// TestUpgrade has managers take turns on one cluster: the original of the release before, ours, the original of this release, and ours again.
-// Each is ended in the middle of rollouts, which the next one has to finish. Nothing else is rolled out, and nothing is lost.
+// TestUpgrade has managers take turns on one cluster: the original of the release before, ours, the original of this release, and ours
+// again. Each is ended in the middle of rollouts, which the next one has to finish. Nothing else is rolled out, and nothing is lost.
 func TestUpgrade(t *testing.T) {
 	if *older == "" || *newer == "" {
 		t.Skip("it needs the flags -older and -newer")
@@ -123,7 +124,8 @@ func TestUpgrade(t *testing.T) {
 	if u.metadata, err = metadata.NewForConfig(u.RESTConfig); err != nil {
 		t.Fatal(err)
 	}
-	turns := []turn{{"the original of the release before", *older}, {"ours", ""}, {"the original of this release", *newer}, {"ours again", ""}}
+	turns := []turn{{"the original of the release before", *older}, {"ours", ""}, {"the original of this release", *newer},
+		{"ours again", ""}}
 	leader := u.start(turns[0])
 	u.Apply(t, u.resting, resting)
 	u.Apply(t, u.working, working)
@@ -253,21 +255,24 @@ func (u *upgrade) rolledOut(ctx context.Context, ns string) error {
 	if err != nil {
 		return err
 	}
-	if n := *d.Spec.Replicas; d.Status.ObservedGeneration < d.Generation || d.Status.Replicas != n || d.Status.UpdatedReplicas != n || d.Status.AvailableReplicas != n {
+	if n := *d.Spec.Replicas; d.Status.ObservedGeneration < d.Generation || d.Status.Replicas != n || d.Status.UpdatedReplicas != n ||
+		d.Status.AvailableReplicas != n {
 		return fmt.Errorf("Deployment: %+v", d.Status)
 	}
 	ds, err := u.Client.AppsV1().DaemonSets(ns).Get(ctx, "agent", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if n := ds.Status.DesiredNumberScheduled; ds.Status.ObservedGeneration < ds.Generation || n == 0 || ds.Status.UpdatedNumberScheduled != n || ds.Status.NumberAvailable != n {
+	if n := ds.Status.DesiredNumberScheduled; ds.Status.ObservedGeneration < ds.Generation || n == 0 ||
+		ds.Status.UpdatedNumberScheduled != n || ds.Status.NumberAvailable != n {
 		return fmt.Errorf("DaemonSet: %+v", ds.Status)
 	}
 	s, err := u.Client.AppsV1().StatefulSets(ns).Get(ctx, "db", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if s.Status.ObservedGeneration < s.Generation || s.Status.CurrentRevision != s.Status.UpdateRevision || s.Status.ReadyReplicas != *s.Spec.Replicas {
+	if s.Status.ObservedGeneration < s.Generation || s.Status.CurrentRevision != s.Status.UpdateRevision ||
+		s.Status.ReadyReplicas != *s.Spec.Replicas {
 		return fmt.Errorf("StatefulSet: %+v", s.Status)
 	}
 	jobs, err := u.Client.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})
@@ -284,12 +289,17 @@ func (u *upgrade) rolledOut(ctx context.Context, ns string) error {
 
 // resources are those whose objects managers write.
 var resources = []schema.GroupVersionResource{
-	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("services"),
-	corev1.SchemeGroupVersion.WithResource("endpoints"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("secrets"),
+	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("replicationcontrollers"),
+	corev1.SchemeGroupVersion.WithResource("services"),
+	corev1.SchemeGroupVersion.WithResource("endpoints"), corev1.SchemeGroupVersion.WithResource("configmaps"),
+	corev1.SchemeGroupVersion.WithResource("secrets"),
 	corev1.SchemeGroupVersion.WithResource("serviceaccounts"), corev1.SchemeGroupVersion.WithResource("resourcequotas"),
-	appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithResource("daemonsets"),
-	appsv1.SchemeGroupVersion.WithResource("statefulsets"), appsv1.SchemeGroupVersion.WithResource("controllerrevisions"), batchv1.SchemeGroupVersion.WithResource("jobs"),
-	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("replicasets"),
+	appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+	appsv1.SchemeGroupVersion.WithResource("statefulsets"), appsv1.SchemeGroupVersion.WithResource("controllerrevisions"),
+	batchv1.SchemeGroupVersion.WithResource("jobs"),
+	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 }
 
 // object is what tells whether an object is the same, and whether it was written.
@@ -314,8 +324,8 @@ func (u *upgrade) objects(ns string) map[string]object {
 	return all
 }
 
-// isUnchanged compares the workloads at rest with what they were before a manager took over. It may write what its release says in another way,
-// but nothing comes or goes.
+// isUnchanged compares the workloads at rest with what they were before a manager took over. It may write what its release says in
+// another way, but nothing comes or goes.
 func (u *upgrade) isUnchanged(by turn, before map[string]object) {
 	u.Helper()
 	after := u.objects(u.resting)
@@ -355,8 +365,8 @@ func (u *upgrade) revisions() (names []string) {
 	return names
 }
 
-// hasRevisions checks that a manager has finished a rollout with the revisions that another one has begun, one for each version of the three
-// workloads.
+// hasRevisions checks that a manager has finished a rollout with the revisions that another one has begun, one for each version of the
+// three workloads.
 func (u *upgrade) hasRevisions(by turn, before []string, versions int) {
 	u.Helper()
 	if after := u.revisions(); !slices.Equal(before, after) || len(after) != 3*(versions+1) {
@@ -398,7 +408,8 @@ func (u *upgrade) nothingIsLost(jobs int) {
 			continue
 		}
 		if sums++; j.Status.Succeeded != *j.Spec.Completions || j.Status.Failed != 0 {
-			u.Errorf("Job %s: %d pods have succeeded, %d have failed, want %d and none", j.Name, j.Status.Succeeded, j.Status.Failed, *j.Spec.Completions)
+			u.Errorf("Job %s: %d pods have succeeded, %d have failed, want %d and none", j.Name, j.Status.Succeeded, j.Status.Failed,
+				*j.Spec.Completions)
 		}
 	}
 	pods, err := u.Client.CoreV1().Pods(u.working).List(u.Context(), metav1.ListOptions{LabelSelector: "app=sum"})

@@ -95,10 +95,12 @@ var commandLines = []struct {
 	{name: "CLI-2 empty arguments are ignored", args: []string{"", server, ""}, last: `"Running"$`, starts: 1},
 	{name: "CLI-2 the value of a flag is no command", args: []string{server, "--cluster_name", "version"}, last: `"Running"$`, starts: 1},
 	{name: "CLI-5 unknown flag", args: []string{"--x"}, code: 1, alone: true, last: `^Error: unknown flag: --x\.` + see},
-	{name: "CLI-5 unknown shorthand", args: []string{"-x"}, code: 1, alone: true, last: `^Error: unknown shorthand flag: 'x' in -x\.` + see},
+	{name: "CLI-5 unknown shorthand", args: []string{"-x"}, code: 1, alone: true,
+		last: `^Error: unknown shorthand flag: 'x' in -x\.` + see},
 	{name: "CLI-5 bad duration", args: []string{"--min-resync-period=abc"}, code: 1, alone: true,
 		last: `^Error: invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"\.` + see},
-	{name: "CLI-5 no value", args: []string{"--kubeconfig"}, code: 1, alone: true, last: `^Error: flag needs an argument: --kubeconfig\.` + see},
+	{name: "CLI-5 no value", args: []string{"--kubeconfig"}, code: 1, alone: true,
+		last: `^Error: flag needs an argument: --kubeconfig\.` + see},
 	{name: "CLI-5 misspelt flag", args: []string{"--concurent_deployment-sync=3"}, code: 1, alone: true,
 		last: `^Error: unknown flag: --concurent_deployment-sync\. Did you mean --concurrent-deployment-syncs\?` + see},
 	{name: "CLI-5 the beginning of a flag", args: []string{"--leader-elect-resource-na=x"}, code: 1, alone: true,
@@ -123,7 +125,8 @@ var commandLines = []struct {
 	{name: "CLI-8 version=false", args: []string{server, "--version=false"}, last: `"Running"$`, starts: 1},
 	{name: "CLI-8 another version", args: []string{"--version=v9.9.9"}, code: 1, alone: true,
 		last: `^Error: invalid argument "v9\.9\.9" for "--version" flag: version "v9\.9\.9" must match major/minor/patch of `},
-	{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, alone: true, last: `^Error: invalid argument "x" for "--version" flag`},
+	{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, alone: true,
+		last: `^Error: invalid argument "x" for "--version" flag`},
 	{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
 		last: logLine + `"command failed" err="--kubeconfig: stat /no/such/file: no such file or directory"$`},
 	{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
@@ -153,13 +156,19 @@ var commandLines = []struct {
 	{name: "help alone", args: []string{"help"}, stdout: `^The controller manager`},
 	{name: "CLI-2 a misspelled command", args: []string{"versoin"}, code: 1, alone: true,
 		last: `^Error: "controller-manager" does not take any arguments, got \["versoin"\], did you mean "version"\?$`},
-	{name: "CLI-5 no number", args: []string{"-v=abc"}, code: 1, alone: true, last: `^Error: invalid argument "abc" for "-v, --v" flag: must be a number\.` + see},
-	{name: "CLI-5 too large a number", args: []string{"--concurrent-replicaset-syncs=5000000000"}, code: 1, alone: true, last: `flag: out of range\.` + see},
-	{name: "CLI-5 neither true nor false", args: []string{"--profiling=perhaps"}, code: 1, alone: true, last: `flag: must be true or false\.` + see},
-	{name: "completion of controllers", args: []string{"__complete", "--controllers="}, stdout: `(?s)\ndeployment-controller\n-deployment-controller\ndeployment\n-deployment\n.*\n:4\n$`,
+	{name: "CLI-5 no number", args: []string{"-v=abc"}, code: 1, alone: true,
+		last: `^Error: invalid argument "abc" for "-v, --v" flag: must be a number\.` + see},
+	{name: "CLI-5 too large a number", args: []string{"--concurrent-replicaset-syncs=5000000000"}, code: 1, alone: true,
+		last: `flag: out of range\.` + see},
+	{name: "CLI-5 neither true nor false", args: []string{"--profiling=perhaps"}, code: 1, alone: true,
+		last: `flag: must be true or false\.` + see},
+	{name: "completion of controllers", args: []string{"__complete", "--controllers="},
+		stdout: `(?s)\ndeployment-controller\n-deployment-controller\ndeployment\n-deployment\n.*\n:4\n$`,
+		last:   `^Completion ended with directive`},
+	{name: "completion of what is no file", args: []string{"__complete", "--feature-gates="}, stdout: `^:4\n$`,
 		last: `^Completion ended with directive`},
-	{name: "completion of what is no file", args: []string{"__complete", "--feature-gates="}, stdout: `^:4\n$`, last: `^Completion ended with directive`},
-	{name: "completion of a file", args: []string{"__complete", "--kubeconfig="}, stdout: `^:0\n$`, last: `^Completion ended with directive`},
+	{name: "completion of a file", args: []string{"__complete", "--kubeconfig="}, stdout: `^:0\n$`,
+		last: `^Completion ended with directive`},
 }
 
 func TestExitCodesAndMessages(t *testing.T) {
@@ -202,9 +211,11 @@ func TestEnd(t *testing.T) {
 	}{
 		{name: "CLI-63 told to end", cancelled: true},
 		{name: "CLI-63 a context that has ended is no failure", cancelled: true, err: fmt.Errorf("waiting: %w", context.Canceled)},
-		{name: "an error is one, even when told to end", cancelled: true, err: broken, code: 1, message: `"command failed" err="something broke"`},
+		{name: "an error is one, even when told to end", cancelled: true, err: broken, code: 1,
+			message: `"command failed" err="something broke"`},
 		{name: "CLI-6 an error", err: broken, code: 1, message: `"command failed" err="something broke"`},
-		{name: "a context that has not ended is a failure", err: context.Canceled, code: 1, message: `"command failed" err="context canceled"`},
+		{name: "a context that has not ended is a failure", err: context.Canceled, code: 1,
+			message: `"command failed" err="context canceled"`},
 		{name: "CLI-61 lost leadership", err: fmt.Errorf("controllers: %w", leaderelection.ErrLost), code: 1,
 			message: `"leaderelection lost/stopped"`},
 	} {
@@ -281,7 +292,8 @@ func TestItemsThatAreOverruled(t *testing.T) {
 		"-job,*,daemonset,daemonset":           "",
 	} {
 		_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--controllers="+items)
-		if said := strings.Contains(stderr, "Items of --controllers without effect"); said != (want != "") || !strings.Contains(stderr, want) {
+		if said := strings.Contains(stderr, "Items of --controllers without effect"); said != (want != "") ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("CLI-50 %s: want %q, got %s", items, want, stderr)
 		}
 	}
@@ -377,7 +389,8 @@ func TestManagerConfig(t *testing.T) {
 	without := slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool { return c.Alias == "attachdetach" })
 	p := NewProgram("controller-manager", without)
 	p.Start = func(_ context.Context, c options.Config) error { got = c; return nil }
-	code, _, stderr := execute(t, t.Context(), p, server, "--controllers=*,-replicaset", "--kube-api-qps=7", "--kube-api-content-type=application/json",
+	code, _, stderr := execute(t, t.Context(), p, server, "--controllers=*,-replicaset", "--kube-api-qps=7",
+		"--kube-api-content-type=application/json",
 		"--use-service-account-credentials", "--concurrent-deployment-syncs=3", "--concurrent-replicaset-syncs=4", "--min-resync-period=1h",
 		"--controller-start-interval=2s", "--controller-shutdown-timeout=0s", "--leader-elect-on-loss=standby",
 		"--leader-elect-resource-name=x", "--feature-gates=PodDeletionCost=false")
@@ -385,7 +398,8 @@ func TestManagerConfig(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	m := got.Manager
-	if m.Off["deployment-controller"] != "" || m.Off["replicaset-controller"] != "--controllers leaves it off" || len(m.Controllers) != len(p.Registry) {
+	if m.Off["deployment-controller"] != "" || m.Off["replicaset-controller"] != "--controllers leaves it off" ||
+		len(m.Controllers) != len(p.Registry) {
 		t.Errorf("CLI-50: %v", m.Off)
 	}
 	if m.Off["token-cleaner-controller"] != "it is off by default, and --controllers does not name it" {

@@ -104,7 +104,8 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 		logger.Info("Flags without effect in this build", "flags", config.WithoutEffect)
 	}
 	if overruled := config.Selection.Overruled; len(overruled) > 0 {
-		logger.Info("Items of --controllers without effect: the first item that names a controller decides", "items", overruled)
+		logger.Info("Items of --controllers without effect: the first item that names a controller decides", "items",
+			overruled)
 	}
 	if unavailable := config.Selection.Unavailable; len(unavailable) > 0 {
 		logger.Info("Controllers not available in this build", "controllers", unavailable)
@@ -194,7 +195,8 @@ func completeValues(command *cobra.Command, o *options.Options) {
 
 // namesFile reports by its name whether the values of a flag are files or folders.
 func namesFile(flag string) bool {
-	return slices.ContainsFunc([]string{"-file", "-dir", "kubeconfig", "-config", "-manifest", "-cert-key"}, func(end string) bool {
-		return strings.HasSuffix(flag, end)
-	})
+	return slices.ContainsFunc([]string{"-file", "-dir", "kubeconfig", "-config", "-manifest", "-cert-key"},
+		func(end string) bool {
+			return strings.HasSuffix(flag, end)
+		})
 }

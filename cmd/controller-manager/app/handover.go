@@ -24,10 +24,12 @@ func newHandoverCommand(o *options.Options) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--controllers: %w", err)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "kube-controller-manager: --controllers=%s\nthis manager: --controllers=%s\n", original, beside)
+			_, err = fmt.Fprintf(c.OutOrStdout(),
+				"kube-controller-manager: --controllers=%s\nthis manager: --controllers=%s\n", original, beside)
 			return err
 		},
 	}
-	c.Flags().StringSliceVar(&o.Controllers.Items, "controllers", o.Controllers.Items, "What kube-controller-manager has today.")
+	c.Flags().StringSliceVar(&o.Controllers.Items, "controllers", o.Controllers.Items,
+		"What kube-controller-manager has today.")
 	return c
 }

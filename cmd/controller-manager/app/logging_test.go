@@ -97,7 +97,8 @@ func TestBufferedLog(t *testing.T) {
 				}
 			}
 		}
-		code, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--log-"+format+"-info-buffer-size=1Ki", "--logging-format="+format)
+		code, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--log-"+format+"-info-buffer-size=1Ki",
+			"--logging-format="+format)
 		if code != 1 || !strings.Contains(stderr, "Feature LoggingAlphaOptions is disabled") {
 			t.Errorf("%d %s", code, stderr)
 		}

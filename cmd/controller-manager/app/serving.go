@@ -83,7 +83,8 @@ func servingConfig(ctx context.Context, c options.Config) (s serving.Config, err
 // tlsConfig is how connections are secured, as the flags say.
 func tlsConfig(c options.Serving) (t serving.TLS, err error) {
 	t = serving.TLS{
-		Server:       certificates.Server{CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir, CertName: options.Component},
+		Server: certificates.Server{CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir,
+			CertName: options.Component},
 		DisableHTTP2: c.DisableHTTP2, HTTP2MaxStreams: c.HTTP2MaxStreams,
 	}
 	for _, n := range c.NamedCertKeys {
@@ -115,7 +116,8 @@ func authenticationConfig(ctx context.Context, c options.Config) (serving.Authen
 		Clients: certificates.Clients{
 			ClientCAFile: o.ClientCAFile,
 			FrontProxy: certificates.FrontProxy{
-				CAFile: o.FrontProxyCAFile, Names: o.FrontProxyNames, UserHeaders: o.FrontProxyUserHeaders, UIDHeaders: o.FrontProxyUIDHeaders,
+				CAFile: o.FrontProxyCAFile, Names: o.FrontProxyNames, UserHeaders: o.FrontProxyUserHeaders,
+				UIDHeaders:   o.FrontProxyUIDHeaders,
 				GroupHeaders: o.FrontProxyGroupHeaders, ExtraPrefixes: o.FrontProxyExtraHeaders,
 			},
 			TolerateLookupFailure: o.TolerateLookupFailure,
@@ -153,7 +155,8 @@ func authorizationConfig(ctx context.Context, c options.Config) (access.Authoriz
 	a := access.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}
 	base, err := o.ClientConfig()
 	if errors.Is(err, options.ErrNobodyToAsk) {
-		klog.FromContext(ctx).Info("Warning: most paths are forbidden", "reason", err.Error(), "allowed", o.AlwaysAllowPaths)
+		klog.FromContext(ctx).Info("Warning: most paths are forbidden", "reason", err.Error(), "allowed",
+			o.AlwaysAllowPaths)
 		return a, nil
 	}
 	if err != nil {
@@ -176,7 +179,8 @@ func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config
 }
 
 // handlers returns what the server serves, by path.
-func handlers(c options.Config, registry []manager.Controller, m *manager.Manager, start time.Time) map[string]http.Handler {
+func handlers(c options.Config, registry []manager.Controller, m *manager.Manager,
+	start time.Time) map[string]http.Handler {
 	livez, readyz := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz)
 	all := map[string]http.Handler{
 		"/healthz":         health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
@@ -229,7 +233,8 @@ func profileContention(c options.Serving) {
 
 // serveWhile serves while work is done, and ends both when ctx ends or one of them does. The server listens no longer
 // when the work is asked to end (CLI-63).
-func serveWhile(ctx context.Context, server *serving.Server, handlers map[string]http.Handler, work func(context.Context) error) error {
+func serveWhile(ctx context.Context, server *serving.Server, handlers map[string]http.Handler,
+	work func(context.Context) error) error {
 	serve, endServing := context.WithCancel(ctx)
 	defer endServing()
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))

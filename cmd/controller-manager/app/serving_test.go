@@ -89,7 +89,8 @@ func TestServingThatCannotBe(t *testing.T) {
 	for _, test := range []struct {
 		name, args, want string
 	}{
-		{"CLI-30 the port is taken", "--secure-port=" + port, `listen tcp 127.0.0.1:` + port + `: bind: address already in use; choose another --secure-port, or 0 to serve nothing`},
+		{"CLI-30 the port is taken", "--secure-port=" + port,
+			`listen tcp 127.0.0.1:` + port + `: bind: address already in use; choose another --secure-port, or 0 to serve nothing`},
 		{"CLI-32 no certificate", "--tls-cert-file=/nope --tls-private-key-file=/nope", `open /nope: no such file or directory`},
 		{"CLI-32 no key given", "--tls-cert-file=/nope", `--tls-cert-file and --tls-private-key-file must be given together`},
 		{"CLI-32 a malformed certificate", "--tls-cert-file=" + garbage + " --tls-private-key-file=" + garbage,
@@ -98,20 +99,27 @@ func TestServingThatCannotBe(t *testing.T) {
 		{"CLI-34 no such certificate for names", "--tls-sni-cert-key=/nope,/nope", `open /nope: no such file or directory`},
 		{"CLI-34 no such TLS version", "--tls-min-version=VersionSSL30", `--tls-min-version: unknown tls version \"VersionSSL30\"`},
 		{"CLI-34 no such cipher", "--tls-cipher-suites=ROT13", `--tls-cipher-suites: Cipher suite ROT13 not supported or doesn't exist`},
-		{"CLI-34 no cipher for HTTP/2", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", `HTTP/2 over TLS 1.2 needs cipher suite `},
-		{"CLI-35 no kubeconfig for tokens", "--authentication-kubeconfig=/nope", `--authentication-kubeconfig: stat /nope: no such file or directory`},
-		{"CLI-35 no kubeconfig for access", "--authorization-kubeconfig=/nope", `--authorization-kubeconfig: stat /nope: no such file or directory`},
+		{"CLI-34 no cipher for HTTP/2", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+			`HTTP/2 over TLS 1.2 needs cipher suite `},
+		{"CLI-35 no kubeconfig for tokens", "--authentication-kubeconfig=/nope",
+			`--authentication-kubeconfig: stat /nope: no such file or directory`},
+		{"CLI-35 no kubeconfig for access", "--authorization-kubeconfig=/nope",
+			`--authorization-kubeconfig: stat /nope: no such file or directory`},
 		{"CLI-35 a malformed kubeconfig", "--authorization-kubeconfig=" + garbage, `--authorization-kubeconfig: error loading config file`},
 		{"CLI-36 nothing may be looked up", "--authentication-kubeconfig=" + kubeconfig(t, refuses.URL),
 			`look up authentication in ConfigMap kube-system/extension-apiserver-authentication: `},
-		{"CLI-38 a star in the middle", "--authorization-always-allow-paths=/a*b", `always allowed paths: only trailing * allowed in \"a*b\"`},
+		{"CLI-38 a star in the middle", "--authorization-always-allow-paths=/a*b",
+			`always allowed paths: only trailing * allowed in \"a*b\"`},
 		{"CLI-39 no client CA", "--client-ca-file=/nope", `open /nope: no such file or directory`},
-		{"CLI-39 a malformed client CA", "--client-ca-file=" + garbage, `certificate authorities of ` + garbage + `: data does not contain`},
+		{"CLI-39 a malformed client CA", "--client-ca-file=" + garbage,
+			`certificate authorities of ` + garbage + `: data does not contain`},
 		{"CLI-39 no front proxy CA", "--requestheader-client-ca-file=/nope", `open /nope: no such file or directory`},
-		{"CLI-47 no manifest", "--allow-metric-labels-manifest=/nope", `--allow-metric-labels-manifest: open /nope: no such file or directory`},
+		{"CLI-47 no manifest", "--allow-metric-labels-manifest=/nope",
+			`--allow-metric-labels-manifest: open /nope: no such file or directory`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			args := append([]string{server, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(freePort(t))}, strings.Fields(test.args)...)
+			args := append([]string{server, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(freePort(t))},
+				strings.Fields(test.args)...)
 			code, _, stderr := execute(t, t.Context(), NewProgram("controller-manager", controllers.Registry()), args...)
 			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 			last, want := lines[len(lines)-1], logLine+`"command failed" err="`+regexp.QuoteMeta(test.want)
@@ -139,7 +147,8 @@ func TestServingConfig(t *testing.T) {
 	c := configured(t, "--secure-port=1", "--bind-address=::1", "--permit-address-sharing", "--permit-port-sharing", "--tls-cert-file=c",
 		"--tls-private-key-file=k", "--cert-dir=d", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256",
 		"--tls-curve-preferences=29", "--tls-sni-cert-key=a,b:x,y", "--disable-http2-serving", "--http2-max-streams-per-connection=7",
-		"--client-ca-file=ca", "--requestheader-client-ca-file=pca", "--requestheader-allowed-names=n", "--requestheader-username-headers=u",
+		"--client-ca-file=ca", "--requestheader-client-ca-file=pca", "--requestheader-allowed-names=n",
+		"--requestheader-username-headers=u",
 		"--requestheader-uid-headers=i", "--requestheader-group-headers=g", "--requestheader-extra-headers-prefix=e",
 		"--authentication-token-webhook-cache-ttl=1s", "--authentication-tolerate-lookup-failure",
 		"--authorization-webhook-cache-authorized-ttl=2s", "--authorization-webhook-cache-unauthorized-ttl=3s",
@@ -181,7 +190,8 @@ func TestServingConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, skip := range []bool{false, true} {
-		c := configured(t, "--authentication-kubeconfig="+path, "--authorization-kubeconfig="+path, fmt.Sprintf("--authentication-skip-lookup=%t", skip))
+		c := configured(t, "--authentication-kubeconfig="+path, "--authorization-kubeconfig="+path,
+			fmt.Sprintf("--authentication-skip-lookup=%t", skip))
 		got, err := servingConfig(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -214,9 +224,11 @@ func TestHandlers(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code, w.Body.String()
 	}
-	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset", "--min-resync-period=1h",
+	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset",
+		"--min-resync-period=1h",
 		"--concurrent-rc-syncs=7", "--concurrent-disruption-syncs=3")
-	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
+	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz",
+		"/statusz",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/flags/v",
 		"/debug/explain", "/debug/explain/", "/debug/snapshot/"} {
 		if all[path] == nil {
@@ -260,7 +272,8 @@ func TestHandlers(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &configz); err != nil {
 		t.Fatal(err)
 	}
-	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s {application/vnd.kubernetes.protobuf -1 0} {20s} " +
+	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s " +
+		"{application/vnd.kubernetes.protobuf -1 0} {20s} " +
 		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500} {3}}]"
 	if got := fmt.Sprint("[", configz["kubecontrollermanager.config.k8s.io"], "]"); got != want {
 		t.Errorf("MH-10: %s", got)
@@ -331,11 +344,15 @@ func TestServeWhile(t *testing.T) {
 			leaks := goleak.IgnoreCurrent()
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 			defer cancel()
-			s, err := serving.New(ctx, serving.Config{Address: net.IPv4(127, 0, 0, 1), Authorization: access.Authorization{AlwaysAllow: []string{"/x"}}})
+			s, err := serving.New(ctx,
+				serving.Config{Address: net.IPv4(127, 0, 0, 1), Authorization: access.Authorization{AlwaysAllow: []string{"/x"}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			serves := map[string]http.Handler{"/x": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") })}
+			serves := map[string]http.Handler{"/x": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_,
+					_ = io.WriteString(w, "x")
+			})}
 			err = serveWhile(ctx, s, serves, func(ctx context.Context) error {
 				transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 				defer transport.CloseIdleConnections()
@@ -373,7 +390,8 @@ func TestServesBeforeTheAPIServerAnswers(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport}
-		for path, want := range map[string]int{"/healthz": http.StatusOK, "/livez": http.StatusOK, "/readyz": http.StatusInternalServerError} {
+		for path, want := range map[string]int{"/healthz": http.StatusOK, "/livez": http.StatusOK,
+			"/readyz": http.StatusInternalServerError} {
 			for end := time.Now().Add(8 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 				answer, err := client.Get("https://127.0.0.1:" + port + path)
 				if err == nil {

@@ -14,13 +14,16 @@ import (
 )
 
 func TestThisBuild(t *testing.T) {
-	stamped := apimachineryversion.Info{GitVersion: "v1.37.2+standalone", GitCommit: "c0ffee", GitTreeState: "clean", BuildDate: "2026-01-02T03:04:05Z",
+	stamped := apimachineryversion.Info{GitVersion: "v1.37.2+standalone", GitCommit: "c0ffee", GitTreeState: "clean",
+		BuildDate: "2026-01-02T03:04:05Z",
 		GoVersion: "go1.26", Platform: "linux/amd64"}
-	bare := apimachineryversion.Info{GitVersion: "v1.37.2", GitCommit: "$Format:%H$", BuildDate: "1970-01-01T00:00:00Z", GoVersion: "go1.26", Platform: "linux/amd64"}
+	bare := apimachineryversion.Info{GitVersion: "v1.37.2", GitCommit: "$Format:%H$", BuildDate: "1970-01-01T00:00:00Z",
+		GoVersion: "go1.26", Platform: "linux/amd64"}
 	none := apimachineryversion.Info{GitVersion: "v1.37.2+standalone", GoVersion: "go1.26", Platform: "linux/amd64"} // no git repository
 	tagged := &debug.BuildInfo{Main: debug.Module{Version: "v0.2.0"}}
 	checkout := &debug.BuildInfo{Main: debug.Module{Version: "v0.2.1-0.20260102030405-c0ffee+dirty"}, Settings: []debug.BuildSetting{
-		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "c0ffee"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"}}}
+		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "c0ffee"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"},
+		{Key: "vcs.modified", Value: "true"}}}
 	for _, test := range []struct {
 		name, release string
 		kubernetes    apimachineryversion.Info
@@ -39,7 +42,8 @@ func TestThisBuild(t *testing.T) {
 			"controller-manager v0.2.0, in place of kube-controller-manager v1.37.2\ngo1.26 linux/amd64\n"},
 		{"go build in a checkout", "", bare, checkout,
 			build{"v0.2.1-0.20260102030405-c0ffee+dirty", "c0ffee", "dirty", "2026-01-02T03:04:05Z", "v1.37.2", "go1.26", "linux/amd64"},
-			"controller-manager v0.2.1-0.20260102030405-c0ffee+dirty (commit c0ffee dirty), in place of kube-controller-manager v1.37.2\ngo1.26 linux/amd64\n"},
+			"controller-manager v0.2.1-0.20260102030405-c0ffee+dirty (commit c0ffee dirty), in place of kube-controller-manager " +
+				"v1.37.2\ngo1.26 linux/amd64\n"},
 		{"Go has noted nothing", "", bare, nil,
 			build{Version: "(devel)", Kubernetes: "v1.37.2", GoVersion: "go1.26", Platform: "linux/amd64"},
 			"controller-manager (devel), in place of kube-controller-manager v1.37.2\ngo1.26 linux/amd64\n"},

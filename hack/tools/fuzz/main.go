@@ -76,7 +76,8 @@ func fuzzAll(dir string, duration time.Duration) error {
 		}
 		return nil
 	})
-	fmt.Printf("%d fuzz targets, compiled in %v, %v each, %v in all\n", len(targets), compiled.Round(time.Second), each, time.Since(began).Round(time.Second))
+	fmt.Printf("%d fuzz targets, compiled in %v, %v each, %v in all\n", len(targets), compiled.Round(time.Second), each,
+		time.Since(began).Round(time.Second))
 	return err
 }
 
@@ -115,7 +116,8 @@ type pkg struct{ path, dir, module string }
 
 // fuzzedPackages returns the packages with fuzz targets, and the folder of Go's build cache.
 func fuzzedPackages(dir string) (all []pkg, cache string, err error) {
-	list, err := run(dir, "go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{.Module.Path}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`, "./...")
+	list, err := run(dir, "go", "list", "-f",
+		`{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{.Module.Path}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`, "./...")
 	if err != nil {
 		return nil, "", err
 	}
@@ -160,7 +162,8 @@ func (p pkg) compile(binary, cache string) (targets []target, err error) {
 		return nil, err
 	}
 	for name := range strings.FieldsSeq(list) {
-		targets = append(targets, target{pkg: p, name: name, binary: binary, corpus: filepath.Join(cache, "fuzz", filepath.FromSlash(p.path))})
+		targets = append(targets,
+			target{pkg: p, name: name, binary: binary, corpus: filepath.Join(cache, "fuzz", filepath.FromSlash(p.path))})
 	}
 	return targets, nil
 }

@@ -32,11 +32,12 @@ func TestShare(t *testing.T) {
 func TestFuzzAll(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":           "module example.com/m\n\ngo 1.26.0\n",
-		"none/none.go":     "package none\n",
-		"some/some.go":     "package some\n",
-		"some/a_test.go":   "package some\n\nimport \"testing\"\n\nfunc FuzzA(f *testing.F) { f.Fuzz(func(*testing.T, []byte) {}) }\n",
-		"some/b_test.go":   "package some\n\nimport \"testing\"\n\nfunc FuzzB(f *testing.F) { f.Fuzz(func(t *testing.T, b []byte) { t.Error(\"no good\") }) }\n",
+		"go.mod":         "module example.com/m\n\ngo 1.26.0\n",
+		"none/none.go":   "package none\n",
+		"some/some.go":   "package some\n",
+		"some/a_test.go": "package some\n\nimport \"testing\"\n\nfunc FuzzA(f *testing.F) { f.Fuzz(func(*testing.T, []byte) {}) }\n",
+		"some/b_test.go": "package some\n\nimport \"testing\"\n\nfunc FuzzB(f *testing.F) { f.Fuzz(func(t *testing.T, b []byte) { " +
+			"t.Error(\"no good\") }) }\n",
 		"some/sub_test.go": "package some_test\n",
 	} {
 		file := filepath.Join(dir, name)

@@ -50,7 +50,8 @@ func (b *buildah) build(o options) (image string, err error) {
 		if !ok {
 			return "", fmt.Errorf("platform %q: want system/machine", platform)
 		}
-		image, err = b.output("build", "--quiet", "--isolation", "chroot", "--platform", platform, "--manifest", o.tag, "--timestamp", fmt.Sprint(o.epoch()),
+		image, err = b.output("build", "--quiet", "--isolation", "chroot", "--platform", platform, "--manifest", o.tag, "--timestamp",
+			fmt.Sprint(o.epoch()),
 			// A release of buildah that does not set them by itself is in use.
 			"--build-arg", "TARGETOS="+system, "--build-arg", "TARGETARCH="+machine,
 			"--build-arg", "BINARY_FROM="+o.from, "--build-arg", "LDFLAGS="+o.ldflags,
@@ -104,4 +105,5 @@ func (o options) buildImage(dir, platform string) (*image, error) {
 	return i, nil
 }
 
-var errNoTest = errors.New("to test the image takes Linux and root (it is run in a chroot), and with -builder buildah ('apt-get install buildah')")
+var errNoTest = errors.New(
+	"to test the image takes Linux and root (it is run in a chroot), and with -builder buildah ('apt-get install buildah')")

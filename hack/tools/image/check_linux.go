@@ -60,7 +60,8 @@ func (o options) testOne(dir string, builder bool) error {
 // checkLabels: the labels say what the image was made from.
 func (o options) checkLabels(i *image) error {
 	for key, want := range map[string]string{
-		"title": names[0], "source": "https://github.com/standalone-kcm/controller-manager", "licenses": "Apache-2.0", "version": o.version, "revision": o.revision,
+		"title": names[0], "source": "https://github.com/standalone-kcm/controller-manager", "licenses": "Apache-2.0", "version": o.version,
+		"revision": o.revision,
 	} {
 		if got := i.labels["org.opencontainers.image."+key]; got != want {
 			return fmt.Errorf("its label %s is %q, want %q", key, got, want)

@@ -25,7 +25,8 @@ func (o options) readImage(dir, platform string) (*image, error) {
 		return nil, err
 	}
 	system, machine, _ := strings.Cut(platform, "/")
-	args := map[string]string{"BINARY_FROM": o.from, "TARGETOS": system, "TARGETARCH": machine, "VERSION": o.version, "REVISION": o.revision}
+	args := map[string]string{"BINARY_FROM": o.from, "TARGETOS": system, "TARGETARCH": machine, "VERSION": o.version,
+		"REVISION": o.revision}
 	stages, last, err := readStages(string(text), args)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,9 @@ import (
 
 func TestWhatTheDockerfileSays(t *testing.T) {
 	for _, row := range []struct{ name, file, want string }{ // want is in the error; empty for none
-		{"two stages", "ARG F=b\nFROM scratch AS a\nCOPY bin /image/\nFROM ${BINARY_FROM} AS b\nFROM scratch\nCOPY --from=b /image/ /opt/\nCOPY --from=b /image/ /usr/bin/\nENV PATH=/usr/bin\nUSER 1:2\nLABEL k=$VERSION\nEXPOSE 3\nENTRYPOINT [\"x\"]\n", ""},
+		{"two stages",
+			"ARG F=b\nFROM scratch AS a\nCOPY bin /image/\nFROM ${BINARY_FROM} AS b\nFROM scratch\nCOPY --from=b /image/ /opt/\nCOPY " +
+				"--from=b /image/ /usr/bin/\nENV PATH=/usr/bin\nUSER 1:2\nLABEL k=$VERSION\nEXPOSE 3\nENTRYPOINT [\"x\"]\n", ""},
 		{"another image", "FROM golang\n", "another image"},
 		{"files of another image", "FROM scratch\nCOPY --from=golang /a /b\n", "another image"},
 		{"an instruction that is not known", "FROM scratch\nRUN \\\n  rm x\n", "not known"},
@@ -35,7 +37,8 @@ func TestWhatTheDockerfileSays(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if link, err := os.Readlink(filepath.Join(i.root, "usr", "bin", "y")); link != "x" || i.user != "1:2" || i.path != "/usr/bin" || i.entrypoint[0] != "x" || i.labels["k"] != "v1" {
+			if link, err := os.Readlink(filepath.Join(i.root, "usr", "bin", "y")); link != "x" || i.user != "1:2" || i.path != "/usr/bin" ||
+				i.entrypoint[0] != "x" || i.labels["k"] != "v1" {
 				t.Errorf("link %q (%v) in %+v", link, err, i)
 			}
 		})

@@ -44,7 +44,8 @@ func main() {
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if flag.NArg() != 1 || o.tag == "" {
-		fmt.Fprintln(os.Stderr, "usage: image -tag T -version V -revision R -date D -ldflags L [-platforms P] [-from build] [-push|-test [-builder]] REPOSITORY")
+		fmt.Fprintln(os.Stderr,
+			"usage: image -tag T -version V -revision R -date D -ldflags L [-platforms P] [-from build] [-push|-test [-builder]] REPOSITORY")
 		os.Exit(2)
 	}
 	o.repository = flag.Arg(0)
@@ -84,7 +85,8 @@ func succeeds(program string, args ...string) bool {
 
 // prebuild builds the binaries and collects the licenses that the stage "prebuilt" of the Dockerfile takes.
 func (o options) prebuild() error {
-	licenses := exec.Command("go", "run", "./hack/notices", "-platforms", strings.Join(o.platforms, ","), filepath.Join("bin", "image", "licenses"))
+	licenses := exec.Command("go", "run", "./hack/notices", "-platforms", strings.Join(o.platforms, ","),
+		filepath.Join("bin", "image", "licenses"))
 	licenses.Dir = o.repository
 	if out, err := licenses.CombinedOutput(); err != nil {
 		return fmt.Errorf("collect the licenses: %w\n%s", err, out)
@@ -95,7 +97,8 @@ func (o options) prebuild() error {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", o.ldflags, "-o", filepath.Join(dir, names[0]), "./cmd/"+names[0])
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", o.ldflags, "-o", filepath.Join(dir, names[0]),
+			"./cmd/"+names[0])
 		cmd.Dir = o.repository
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+system, "GOARCH="+machine)
 		if out, err := cmd.CombinedOutput(); err != nil {

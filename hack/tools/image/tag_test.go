@@ -123,7 +123,8 @@ func imageName(t *testing.T, dir string, variables ...string) string {
 // environment is that of the test without what make and git hand to the programs that they start.
 func environment() (env []string) {
 	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "MAKE") && name != "MFLAGS" && name != "IMAGE" {
+		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "MAKE") &&
+			name != "MFLAGS" && name != "IMAGE" {
 			env = append(env, variable)
 		}
 	}

@@ -38,7 +38,8 @@ func TestServiceMonitor(t *testing.T) {
 	if service.Metadata.Labels[m.Spec.JobLabel] != "kube-controller-manager" {
 		t.Errorf("MH-39: the job is %q", service.Metadata.Labels[m.Spec.JobLabel])
 	}
-	if len(m.Spec.Endpoints) != 1 || m.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name || m.Spec.NamespaceSelector.MatchNames[0] != service.Metadata.Namespace {
+	if len(m.Spec.Endpoints) != 1 || m.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name ||
+		m.Spec.NamespaceSelector.MatchNames[0] != service.Metadata.Namespace {
 		t.Errorf("it scrapes %+v in %v", m.Spec.Endpoints, m.Spec.NamespaceSelector)
 	}
 }

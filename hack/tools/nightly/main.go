@@ -64,7 +64,8 @@ func main() {
 		os.Exit(2)
 	}
 	dir := flag.Arg(0)
-	n := &night{dir: dir, logs: filepath.Join(dir, "bin", "nightly"), seed: *seed, simulate: *simulate, workers: runtime.NumCPU(), gateSeeds: *gateSeeds}
+	n := &night{dir: dir, logs: filepath.Join(dir, "bin", "nightly"), seed: *seed, simulate: *simulate, workers: runtime.NumCPU(),
+		gateSeeds: *gateSeeds}
 	all := slices.DeleteFunc(steps(), func(s step) bool {
 		return *only != "" && !slices.Contains(strings.Split(*only, ","), s.name)
 	})

@@ -38,11 +38,13 @@ func TestAFailingSeedBecomesAScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "found-S6-42.script"))
-	want := "# S6 Deployment shop/web has 1 available pods\nseed 42\nset batch 500\nat 0s       create web replicas=2 image=good:2\nat 1.502s   image web slow:2\n"
+	want := "# S6 Deployment shop/web has 1 available pods\nseed 42\nset batch 500\nat 0s       create web replicas=2 image=good:2\nat " +
+		"1.502s   image web slow:2\n"
 	if err != nil || string(text) != want {
 		t.Errorf("got %q, %v, want %q", text, err, want)
 	}
-	for _, other := range []string{"", "panic: test timed out after 2h", strings.Split(printed, "seed 42\n")[0], strings.Replace(printed, "seed 42:", "seed x:", 1)} {
+	for _, other := range []string{"", "panic: test timed out after 2h", strings.Split(printed, "seed 42\n")[0],
+		strings.Replace(printed, "seed 42:", "seed x:", 1)} {
 		if f, ok := found(other); ok {
 			t.Errorf("found %+v in %q", f, other)
 		}

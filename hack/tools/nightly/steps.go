@@ -65,8 +65,9 @@ func mutants(n *night, log *os.File, _ time.Duration) outcome {
 	if _, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c", n.simulate+" -c -o '"+program+"'")); err != nil {
 		return outcome{"", err}
 	}
-	out, err := n.logged(log, n.command(context.Background(), []string{"SIM_PROGRAM=" + program}, "go", "test", "-count=1", "-v", "-timeout=1h",
-		"-run=^TestMutantsAtRandom$", "./test/mutation", "-others=20", fmt.Sprint("-first=", n.seed)))
+	out, err := n.logged(log,
+		n.command(context.Background(), []string{"SIM_PROGRAM=" + program}, "go", "test", "-count=1", "-v", "-timeout=1h",
+			"-run=^TestMutantsAtRandom$", "./test/mutation", "-others=20", fmt.Sprint("-first=", n.seed)))
 	return counted(passed(out, "TestMutantsAtRandom/all/"), "mutants", err)
 }
 
@@ -77,19 +78,21 @@ func outages(n *night, log *os.File, _ time.Duration) outcome {
 	return counted(passed(out, "TestOutages/"), "outages of 5000 nodes", err)
 }
 
-// control has the original give 1000 nodes their ranges while no answer to a patch arrives, as the step faults has ours. What it does wrong is
-// a figure, and no failure.
+// control has the original give 1000 nodes their ranges while no answer to a patch arrives, as the step faults has ours. What it does
+// wrong is a figure, and no failure.
 func control(n *night, log *os.File, _ time.Duration) outcome {
 	localcluster := []string{"-C", "hack/localcluster", "run", "."}
-	if _, err := n.logged(log, n.command(context.Background(), nil, "go", append(localcluster, "build", "--with-upstream")...)); err != nil {
+	if _, err := n.logged(log,
+		n.command(context.Background(), nil, "go", append(localcluster, "build", "--with-upstream")...)); err != nil {
 		return outcome{"", err}
 	}
 	original, err := n.command(context.Background(), nil, "go", append(localcluster, "path", "kube-controller-manager")...).Output()
 	if err != nil {
 		return outcome{"", err}
 	}
-	out, _ := n.logged(log, n.command(context.Background(), []string{"MANAGER_BINARY=" + strings.TrimSpace(string(original))}, "go", "test", "-count=1", "-v",
-		"-timeout=30m", "-run=^TestRangesOfNodes$/^every_patch", "./test/chaos", "-ranged=1000"))
+	out, _ := n.logged(log,
+		n.command(context.Background(), []string{"MANAGER_BINARY=" + strings.TrimSpace(string(original))}, "go", "test", "-count=1", "-v",
+			"-timeout=30m", "-run=^TestRangesOfNodes$/^every_patch", "./test/chaos", "-ranged=1000"))
 	figures := regexp.MustCompile(`figures: (.*? faults)`).FindStringSubmatch(out)
 	if figures == nil {
 		return outcome{"", errors.New("the original has no figures")}
@@ -107,7 +110,8 @@ func faults(n *night, log *os.File, _ time.Duration) outcome {
 
 // restores puts a control plane back to a backup again and again while a manager works.
 func restores(n *night, log *os.File, _ time.Duration) outcome {
-	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=1h", "./test/chaos/restore", "-restores=20"))
+	out, err := n.logged(log,
+		n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=1h", "./test/chaos/restore", "-restores=20"))
 	return counted(strings.Count(out, "work had gone on"), "restores", err)
 }
 
@@ -178,7 +182,8 @@ func deaths(n *night, log *os.File, _ time.Duration) outcome {
 
 // refusals has each kind of writes be refused in all ways, and once in each other scenario, in virtual time.
 func refusals(n *night, log *os.File, _ time.Duration) outcome {
-	out, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c", n.simulate+" -v -timeout=4h -run '^TestRefusalOfEveryWrite$' -refusals=all"))
+	out, err := n.logged(log,
+		n.command(context.Background(), nil, "sh", "-c", n.simulate+" -v -timeout=4h -run '^TestRefusalOfEveryWrite$' -refusals=all"))
 	return counted(passed(out, "TestRefusalOfEveryWrite/"), "refusals of writes", err)
 }
 
@@ -236,7 +241,8 @@ const checks = 2000
 
 // properties checks the properties of all packages with other inputs than the gate.
 func properties(n *night, log *os.File, budget time.Duration) outcome {
-	list, err := n.command(context.Background(), nil, "go", "list", "-f", "{{.ImportPath}} {{.TestImports}} {{.XTestImports}}", "./...").Output()
+	list, err := n.command(context.Background(), nil, "go", "list", "-f", "{{.ImportPath}} {{.TestImports}} {{.XTestImports}}",
+		"./...").Output()
 	if err != nil {
 		return outcome{"", fmt.Errorf("go list: %w", err)}
 	}
@@ -283,7 +289,8 @@ func crashes(n *night, log *os.File, budget time.Duration) outcome {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
-	cmd := n.command(ctx, []string{"CHAOS_FULL=1"}, binary, "-test.v", "-test.timeout=0", "-test.run=^TestCrashAtEveryWrite$/./^(undisturbed|"+half+")")
+	cmd := n.command(ctx, []string{"CHAOS_FULL=1"}, binary, "-test.v", "-test.timeout=0",
+		"-test.run=^TestCrashAtEveryWrite$/./^(undisturbed|"+half+")")
 	cmd.Dir = filepath.Join(n.dir, "test", "chaos")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // with which the control plane ends, too
 	cmd.WaitDelay = time.Minute
@@ -296,7 +303,8 @@ func crashes(n *night, log *os.File, budget time.Duration) outcome {
 	if ctx.Err() != nil {
 		err = interrupted(out.String())
 	}
-	return counted(len(regexp.MustCompile(`(?m)^=== CONT +TestCrashAtEveryWrite/.*/`+half).FindAllString(out.String(), -1)), "crashes "+half+" a write", err)
+	return counted(len(regexp.MustCompile(`(?m)^=== CONT +TestCrashAtEveryWrite/.*/`+half).FindAllString(out.String(), -1)),
+		"crashes "+half+" a write", err)
 }
 
 // interrupted is the error of tests that were stopped when the time was over. The results of parallel tests are printed when all have
@@ -310,8 +318,9 @@ func interrupted(output string) error {
 
 func soak(n *night, log *os.File, budget time.Duration) outcome {
 	const rest = 3 * time.Minute // to start, and to finish the last epoch
-	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=0", "-run=^TestSoak$", "./test/chaos",
-		fmt.Sprint("-soak=", max(2*time.Minute, budget-rest).Truncate(time.Second)), fmt.Sprint("-seed=", n.seed)))
+	out, err := n.logged(log,
+		n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=0", "-run=^TestSoak$", "./test/chaos",
+			fmt.Sprint("-soak=", max(2*time.Minute, budget-rest).Truncate(time.Second)), fmt.Sprint("-seed=", n.seed)))
 	ran := regexp.MustCompile(`\d+ epochs`).FindString(out)
 	if ran == "" && err == nil {
 		err = errors.New("it does not say how many epochs there were")

@@ -1,6 +1,6 @@
 // Release builds the binaries of a release for all platforms, with a software bill of materials for each, the licenses of what is in
-// them, and their checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it builds
-// two copies of the source, which lie in different folders, and compares. With -strict the second has a build cache of its own,
+// them, and their checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it
+// builds two copies of the source, which lie in different folders, and compares. With -strict the second has a build cache of its own,
 // so that each package is compiled twice.
 package main
 
@@ -34,7 +34,8 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "version of the release")
 	flag.StringVar(&o.date, "date", "", "date of the commit, in RFC 3339")
 	flag.StringVar(&o.ldflags, "ldflags", "", "for the linker")
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
+		"what to build for")
 	out := flag.String("out", "", "where to write the release")
 	verify := flag.Bool("verify", false, "build twice, in different folders, and compare")
 	strict := flag.Bool("strict", false, "with -verify: the second time from an empty build cache")
@@ -186,7 +187,8 @@ func verifyTwice(o options, strict bool) error {
 
 // copySource copies what git knows or would add.
 func copySource(from, to string) error {
-	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "LICENSE", "cmd", "pkg", "internal", "hack/notices")
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "LICENSE", "cmd",
+		"pkg", "internal", "hack/notices")
 	cmd.Dir = from
 	out, err := cmd.Output()
 	if err != nil {

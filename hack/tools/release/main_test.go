@@ -63,7 +63,8 @@ func TestBillNamesEveryModuleAndNoTimeOfDay(t *testing.T) {
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "-ldflags", Value: "-s"}}}
 	encode := func() string {
 		var out bytes.Buffer
-		if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).Encode(billOf(info, "v1", "2026-01-02T03:04:05Z", "aa")); err != nil {
+		if err := cyclonedx.NewBOMEncoder(&out,
+			cyclonedx.BOMFileFormatJSON).Encode(billOf(info, "v1", "2026-01-02T03:04:05Z", "aa")); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -72,7 +73,8 @@ func TestBillNamesEveryModuleAndNoTimeOfDay(t *testing.T) {
 	if text != encode() {
 		t.Error("two bills of one binary differ")
 	}
-	for _, want := range []string{`pkg:golang/example.com/z@v1.0.0`, `pkg:golang/example.com/b@v2.0.0%2Bincompatible`, `pkg:golang/std@go1.26.8`,
+	for _, want := range []string{`pkg:golang/example.com/z@v1.0.0`, `pkg:golang/example.com/b@v2.0.0%2Bincompatible`,
+		`pkg:golang/std@go1.26.8`,
 		`"timestamp":"2026-01-02T03:04:05Z"`, `"h1:z"`, `"go:build:GOOS"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the bill lacks %s:\n%s", want, text)

@@ -41,7 +41,8 @@ func TestOnlySecretsOfBootstrapTokensAreMeant(t *testing.T) { // BOOT-5
 			t.Errorf("%s: %t", c.name, !c.want)
 		}
 		s, ok := c.o.(*corev1.Secret)
-		if ok && Selector().Matches(fields.Set{"metadata.namespace": s.Namespace, "metadata.name": s.Name, "type": string(s.Type)}) != c.want {
+		if ok &&
+			Selector().Matches(fields.Set{"metadata.namespace": s.Namespace, "metadata.name": s.Name, "type": string(s.Type)}) != c.want {
 			t.Errorf("%s: the selector says %t", c.name, !c.want)
 		}
 	}
@@ -83,10 +84,11 @@ func TestExpiration(t *testing.T) {
 	}
 }
 
-// FuzzExpiration: whatever a Secret says and whenever it is asked, a token has expired for us exactly when it has for the library by which the
-// API server and kubeadm read it, and one that has not is looked at again in time.
+// FuzzExpiration: whatever a Secret says and whenever it is asked, a token has expired for us exactly when it has for the library by
+// which the API server and kubeadm read it, and one that has not is looked at again in time.
 func FuzzExpiration(f *testing.F) {
-	for _, text := range []string{"", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5+23:59", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "x", "2026-02-30T00:00:00Z", "\x00"} {
+	for _, text := range []string{"", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5+23:59", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
+		"x", "2026-02-30T00:00:00Z", "\x00"} {
 		f.Add(text, epoch.Unix())
 	}
 	f.Add("1970-01-01T00:00:00Z", int64(math.MaxInt32))

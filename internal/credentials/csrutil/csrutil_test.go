@@ -56,7 +56,8 @@ func TestParse(t *testing.T) { // CSR-7
 		{"two blocks", slices.Concat(good, good), "more than one PEM block"},
 		{"text around it", slices.Concat([]byte("a\n"), good, []byte("b\n")), ""},
 		{"no request", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("x")}), "cannot be read"},
-		{"CSR-18 the signature is of something else", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: forged}), "not signed with its own key"},
+		{"CSR-18 the signature is of something else", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: forged}),
+			"not signed with its own key"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			parsed, err := Parse(c.pem)
@@ -209,13 +210,16 @@ func TestUsages(t *testing.T) {
 		purposes []x509.ExtKeyUsage
 		err      string
 	}{
-		{"CSR-27 all usages of keys", []certificatesv1.KeyUsage{"signing", "digital signature", "content commitment", "key encipherment", "key agreement",
-			"data encipherment", "cert sign", "crl sign", "encipher only", "decipher only"}, 1<<9 - 1, nil, ""},
+		{"CSR-27 all usages of keys",
+			[]certificatesv1.KeyUsage{"signing", "digital signature", "content commitment", "key encipherment", "key agreement",
+				"data encipherment", "cert sign", "crl sign", "encipher only", "decipher only"}, 1<<9 - 1, nil, ""},
 		{"CSR-27 signing is the digital signature", []certificatesv1.KeyUsage{"signing"}, x509.KeyUsageDigitalSignature, nil, ""},
-		{"CSR-28 all purposes, sorted, each once", []certificatesv1.KeyUsage{"netscape sgc", "microsoft sgc", "ocsp signing", "timestamping", "ipsec user", "ipsec tunnel",
-			"ipsec end system", "s/mime", "email protection", "code signing", "client auth", "server auth", "any"}, 0,
+		{"CSR-28 all purposes, sorted, each once",
+			[]certificatesv1.KeyUsage{"netscape sgc", "microsoft sgc", "ocsp signing", "timestamping", "ipsec user", "ipsec tunnel",
+				"ipsec end system", "s/mime", "email protection", "code signing", "client auth", "server auth", "any"}, 0,
 			[]x509.ExtKeyUsage{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, ""},
-		{"CSR-28 names that are not known", []certificatesv1.KeyUsage{"client auth", "x", ""}, 0, nil, `unrecognized usage values: ["x" ""]`},
+		{"CSR-28 names that are not known", []certificatesv1.KeyUsage{"client auth", "x", ""}, 0, nil,
+			`unrecognized usage values: ["x" ""]`},
 	} {
 		key, purposes, err := Usages(c.usages)
 		if c.err != "" {
@@ -237,7 +241,8 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	good := encoded(f, node(dns, ip, uri, email), key)
-	for _, seed := range [][]byte{good, good[:len(good)/2], encoded(f, node(), nil), nil, []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")} {
+	for _, seed := range [][]byte{good, good[:len(good)/2], encoded(f, node(), nil), nil,
+		[]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -248,7 +253,8 @@ func FuzzParse(f *testing.F) {
 		for _, signer := range Signers() {
 			_ = Violation(signer, nil, parsed)
 		}
-		if KubeletViolation([]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, parsed) == "" &&
+		if KubeletViolation([]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			parsed) == "" &&
 			(!slices.Equal(parsed.Subject.Organization, []string{"system:nodes"}) || len(parsed.DNSNames)+len(parsed.IPAddresses) > 0) {
 			t.Errorf("%+v passes for a kubelet", parsed)
 		}

@@ -101,9 +101,11 @@ func forbidden(kind string, names int) string {
 // usageViolation says whether the usages are others than those of a kubelet that has this purpose. The order does not
 // matter, nor does repetition.
 func usageViolation(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) string {
-	allowed := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
+	allowed := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature,
+		certificatesv1.UsageKeyEncipherment}
 	foreign := func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) }
-	if slices.ContainsFunc(usages, foreign) || !slices.Contains(usages, allowed[0]) || !slices.Contains(usages, allowed[1]) {
+	if slices.ContainsFunc(usages, foreign) || !slices.Contains(usages, allowed[0]) ||
+		!slices.Contains(usages, allowed[1]) {
 		slices.Sort(allowed)
 		return fmt.Sprintf("usages did not match %v", allowed)
 	}

@@ -61,7 +61,8 @@ func TestListsThatAreApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var entries []*Entry
 		for range rapid.IntRange(0, 8).Draw(t, "entries") {
-			e := &Entry{Address: corev1.EndpointAddress{IP: fmt.Sprint("10.0.0.", rapid.IntRange(1, 4).Draw(t, "ip"))}, Ready: rapid.Bool().Draw(t, "ready")}
+			e := &Entry{Address: corev1.EndpointAddress{IP: fmt.Sprint("10.0.0.", rapid.IntRange(1, 4).Draw(t, "ip"))},
+				Ready: rapid.Bool().Draw(t, "ready")}
 			first := rapid.IntRange(0, 3).Draw(t, "list") * 10
 			for p := range rapid.IntRange(0, 2).Draw(t, "ports") {
 				e.Ports = append(e.Ports, Port{Name: "p", Number: int32(first + p)})
@@ -106,7 +107,8 @@ func TestManyPortsAreFoundLikeFew(t *testing.T) {
 		return corev1.ContainerPort{Name: name, ContainerPort: number}
 	}
 	p := &corev1.Pod{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Ports: []corev1.ContainerPort{port("a", 1), port("zero", 0), port("zero", 2)}}, {Ports: []corev1.ContainerPort{port("a", 3), port("b", 4)}}},
+		Containers: []corev1.Container{{Ports: []corev1.ContainerPort{port("a", 1), port("zero", 0), port("zero", 2)}},
+			{Ports: []corev1.ContainerPort{port("a", 3), port("b", 4)}}},
 		InitContainers: []corev1.Container{
 			{Ports: []corev1.ContainerPort{port("init", 5)}},
 			{RestartPolicy: &always, Ports: []corev1.ContainerPort{port("a", 6), port("zero", 7), port("side", 8), port("side", 9)}},

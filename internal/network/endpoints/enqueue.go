@@ -12,7 +12,8 @@ import (
 
 // Enqueued returns the services that a pod's change may concern (EP-3..6, EPS-14): before is nil for a new pod, after
 // for one that is gone. What selects pods with some labels in a namespace, selecting says.
-func Enqueued(before, after plan.Object, selecting func(namespace string, labels map[string]string) []*corev1.Service) []plan.Key {
+func Enqueued(before, after plan.Object,
+	selecting func(namespace string, labels map[string]string) []*corev1.Service) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
 	of := func(p *corev1.Pod) []*corev1.Service { return selecting(p.Namespace, p.Labels) }

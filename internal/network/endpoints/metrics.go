@@ -30,7 +30,8 @@ type figures [3]int
 // endpoints are counted only if updates is set.
 func NewSliceMetrics(subsystem string, updates bool, exists func(plan.Key) bool) *SliceMetrics {
 	gauge := func(name, help string) *metrics.GaugeVec {
-		return metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}, nil)
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help,
+			StabilityLevel: metrics.ALPHA}, nil)
 	}
 	m := &SliceMetrics{
 		added:   NewSizes(subsystem, "endpoints_added_per_sync", "Endpoints that a reconcile has added."),
@@ -41,7 +42,8 @@ func NewSliceMetrics(subsystem string, updates bool, exists func(plan.Key) bool)
 			gauge("desired_endpoint_slices", "The fewest EndpointSlices that could hold the endpoints."),
 		},
 		changes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: "changes", Help: "EndpointSlices that were written.", StabilityLevel: metrics.ALPHA,
+			Subsystem: subsystem, Name: "changes", Help: "EndpointSlices that were written.",
+			StabilityLevel: metrics.ALPHA,
 		}, []string{"operation"}),
 		exists: exists, known: map[plan.Key]figures{},
 	}
@@ -54,7 +56,8 @@ func NewSliceMetrics(subsystem string, updates bool, exists func(plan.Key) bool)
 // NewSizes returns a histogram of numbers of endpoints.
 func NewSizes(subsystem, name, help string) *metrics.HistogramVec {
 	return metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem: subsystem, Name: name, Help: help, Buckets: metrics.ExponentialBuckets(2, 2, 15), StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: name, Help: help, Buckets: metrics.ExponentialBuckets(2, 2, 15),
+		StabilityLevel: metrics.ALPHA,
 	}, nil)
 }
 

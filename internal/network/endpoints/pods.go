@@ -129,7 +129,8 @@ func (n *Numbers) Of(sp *corev1.ServicePort) int32 {
 // sidecars are the init containers that go on running.
 func sidecars(p *corev1.Pod) (all []corev1.Container) {
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			all = append(all, *c)
 		}
 	}

@@ -45,18 +45,21 @@ func SliceLabels(from map[string]string, service, manager string) map[string]str
 // foundBy selects the slices that are found like this one.
 func foundBy(s *discoveryv1.EndpointSlice) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{
-		discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName], discoveryv1.LabelManagedBy: s.Labels[discoveryv1.LabelManagedBy],
+		discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName],
+		discoveryv1.LabelManagedBy:   s.Labels[discoveryv1.LabelManagedBy],
 	}}
 }
 
 // NewSlice returns a slice that is still empty and belongs to an owner (EPS-45, ESM-22).
-func NewSlice(owner metav1.OwnerReference, namespace, service string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+func NewSlice(owner metav1.OwnerReference, namespace, service string,
+	family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	prefix := service + "-"
 	if len(validation.NameIsDNSSubdomain(prefix, true)) > 0 {
 		prefix = service
 	}
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, GenerateName: prefix, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: prefix,
+			OwnerReferences: []metav1.OwnerReference{owner}},
 		AddressType: family,
 	}
 }
@@ -80,7 +83,8 @@ func PortsText(ports []discoveryv1.EndpointPort) string {
 
 // ComparePorts orders ports, with all that they say.
 func ComparePorts(a, b discoveryv1.EndpointPort) int {
-	return cmp.Or(compareOptional(a.Name, b.Name), compareNumbers(a.Port, b.Port), compareOptional((*string)(a.Protocol), (*string)(b.Protocol)),
+	return cmp.Or(compareOptional(a.Name, b.Name), compareNumbers(a.Port, b.Port),
+		compareOptional((*string)(a.Protocol), (*string)(b.Protocol)),
 		compareOptional(a.AppProtocol, b.AppProtocol))
 }
 
@@ -96,7 +100,8 @@ func compareNumbers(a, b *int32) int {
 func SamePorts(a, b []discoveryv1.EndpointPort) bool {
 	same := func(a, b discoveryv1.EndpointPort) bool { return ComparePorts(a, b) == 0 }
 	return len(a) == len(b) && (slices.EqualFunc(a, b, same) ||
-		slices.EqualFunc(slices.SortedFunc(slices.Values(a), ComparePorts), slices.SortedFunc(slices.Values(b), ComparePorts), same))
+		slices.EqualFunc(slices.SortedFunc(slices.Values(a), ComparePorts),
+			slices.SortedFunc(slices.Values(b), ComparePorts), same))
 }
 
 // SlicePort is a port as a slice has it: all fields are set (EPS-32).
@@ -143,7 +148,8 @@ func (c SliceChanges) Steps(owner metav1.Object, events plan.Events, why string)
 }
 
 // DeleteSlices deletes slices, whether or not the owner of the plan controls them. The owner may be nil.
-func DeleteSlices(gone []*discoveryv1.EndpointSlice, owner metav1.Object, events plan.Events, why string) (steps []plan.Step) {
+func DeleteSlices(gone []*discoveryv1.EndpointSlice, owner metav1.Object, events plan.Events,
+	why string) (steps []plan.Step) {
 	var owned, unowned []plan.Object
 	for _, s := range gone {
 		if owner != nil && metav1.IsControlledBy(s, owner) {
@@ -202,7 +208,8 @@ func (w SliceWatch) Moved(before, after plan.Object) (keys []plan.Key) {
 // Edited returns the service of a slice of the manager that is new, or whose content somebody else has changed
 // (EPS-15). The server raises the generation with the content and the labels.
 func (w SliceWatch) Edited(before, after plan.Object) []plan.Key {
-	if after == nil || !w.manages(after) || before != nil && before.GetGeneration() == after.GetGeneration() || w.Own(after) {
+	if after == nil || !w.manages(after) || before != nil && before.GetGeneration() == after.GetGeneration() ||
+		w.Own(after) {
 		return nil
 	}
 	key, ok := ServiceOfSlice(after)

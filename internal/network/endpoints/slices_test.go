@@ -57,7 +57,8 @@ func TestRecycle(t *testing.T) {
 			c.Create = append(c.Create, &discoveryv1.EndpointSlice{Endpoints: make([]discoveryv1.Endpoint, 1)})
 		}
 		for range deletes {
-			c.Delete = append(c.Delete, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{"theirs": "x"}}})
+			c.Delete = append(c.Delete,
+				&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{"theirs": "x"}}})
 		}
 		c.Recycle()
 		n := min(creates, deletes)

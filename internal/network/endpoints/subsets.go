@@ -59,7 +59,9 @@ func Grouped(entries []*Entry) Groups {
 		return nil
 	}
 	same := entries[0].Ports
-	if len(same) > 0 && !slices.ContainsFunc(entries, func(e *Entry) bool { return !shared(e.Ports, same) && !slices.Equal(e.Ports, same) }) {
+	if len(same) > 0 &&
+		!slices.ContainsFunc(entries,
+			func(e *Entry) bool { return !shared(e.Ports, same) && !slices.Equal(e.Ports, same) }) {
 		return Groups{{Ports: sortedPorts(same), Entries: slices.CompactFunc(slices.Clone(entries), isSame)}}
 	}
 	return groupedByPorts(entries)
@@ -78,7 +80,8 @@ type list struct {
 // listed sorts entries by their lists of ports. It reports whether no port is in two lists, and at how many ports
 // there are addresses.
 func listed(sorted []*Entry) (lists []*list, apart bool, places int) {
-	byText, byPort, known := map[string]*list{}, map[Port]*list{}, map[*Port]*list{} // known are those that entries share
+	// known are those that entries share
+	byText, byPort, known := map[string]*list{}, map[Port]*list{}, map[*Port]*list{}
 	same := 0
 	apart = true
 	for i, e := range sorted {

@@ -121,7 +121,8 @@ func (s *Sums) account(namespace string) *account {
 	a := s.namespaces[namespace]
 	if a == nil {
 		a = &account{
-			quotas: map[string]Limits{}, items: map[schema.GroupResource]map[types.UID]*interned{}, sums: map[sumKey]corev1.ResourceList{},
+			quotas: map[string]Limits{}, items: map[schema.GroupResource]map[types.UID]*interned{},
+			sums:      map[sumKey]corev1.ResourceList{},
 			selectors: map[string]quota.Selector{},
 		}
 		s.namespaces[namespace] = a
@@ -188,7 +189,8 @@ func (s *Sums) Put(of schema.GroupResource, o metav1.Object, item quota.Item, in
 	}
 	items[uid] = after
 	s.expire(Charged{namespace, of, uid}, after)
-	if new := (Arrival{Version: quota.Version(o), of: of, Before: before.item(), After: after.item()}); !initial && new.adds() && a.limits(of) {
+	if new := (Arrival{Version: quota.Version(o), of: of, Before: before.item(), After: after.item()}); !initial &&
+		new.adds() && a.limits(of) {
 		s.arrive(a, new)
 	}
 	s.replace(namespace, of, before, after)
@@ -252,7 +254,8 @@ func (s *Sums) replace(namespace string, of schema.GroupResource, before, after 
 		}
 	}
 	for name, q := range a.quotas {
-		if q.Resources[of] && (before != nil && q.Selector.Matches(before.Traits) || after != nil && q.Selector.Matches(after.Traits)) {
+		if q.Resources[of] &&
+			(before != nil && q.Selector.Matches(before.Traits) || after != nil && q.Selector.Matches(after.Traits)) {
 			s.changed(plan.Key{Namespace: namespace, Name: name})
 		}
 	}
@@ -278,7 +281,8 @@ func (a *account) forget(now time.Time, kept time.Duration) {
 
 // adds reports whether some sum may have grown by an arrival.
 func (a Arrival) adds() bool {
-	return a.Before == nil || !a.Before.Traits.Equal(a.After.Traits) || len(quota.Over(a.After.Usage, a.Before.Usage)) > 0
+	return a.Before == nil || !a.Before.Traits.Equal(a.After.Traits) ||
+		len(quota.Over(a.After.Usage, a.Before.Usage)) > 0
 }
 
 // limits reports whether some quota of the namespace limits a resource.
@@ -293,7 +297,8 @@ func (a *account) limits(of schema.GroupResource) bool {
 
 // Count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is
 // that of the latest arrival in the sum.
-func (s *Sums) Count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival, sequence uint64) {
+func (s *Sums) Count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival,
+	sequence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.account(namespace)
@@ -302,7 +307,8 @@ func (s *Sums) Count(namespace string, l Limits, since uint64) (sum corev1.Resou
 	for of := range l.Resources {
 		quota.Add(sum, a.sum(of, l.Selector))
 	}
-	from, _ := slices.BinarySearchFunc(a.arrivals, since+1, func(a Arrival, after uint64) int { return int(int64(a.sequence) - int64(after)) })
+	from, _ := slices.BinarySearchFunc(a.arrivals, since+1,
+		func(a Arrival, after uint64) int { return int(int64(a.sequence) - int64(after)) })
 	for _, one := range a.arrivals[from:] {
 		if l.Resources[one.of] {
 			arrived = append(arrived, one)
@@ -481,7 +487,8 @@ func (c *Comparison) Lacks(objects []metav1.PartialObjectMetadata) bool {
 	if a := c.sums.namespaces[c.namespace]; a != nil {
 		known = a.items[c.of]
 	}
-	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
+	return slices.ContainsFunc(objects,
+		func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
 }
 
 // Empty reports whether nothing is known, and no comparison is in progress.

@@ -11,14 +11,15 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// BenchmarkPodDeletion is the work for one pod that is deleted in a namespace with 5 quotas, without requests: the event, and the sum for each
-// quota. It does not depend on how many pods there are.
+// BenchmarkPodDeletion is the work for one pod that is deleted in a namespace with 5 quotas, without requests: the event, and the sum
+// for each quota. It does not depend on how many pods there are.
 func BenchmarkPodDeletion(b *testing.B) {
 	for _, pods := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
 			x := newIndex(quota.Gates{})
 			counter := x.newCounter(quota.Pods(), func() {})
-			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", pods, "requests.cpu", pods, "limits.memory", "1Ti")}}
+			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", pods, "requests.cpu", pods, "limits.memory",
+				"1Ti")}}
 			l, err := sums.LimitsOf(q, quota.Gates{})
 			if err != nil {
 				b.Fatal(err)

@@ -12,7 +12,8 @@ import (
 
 // Compare lists a namespace live with the reader, and compares the list with what is known of it. What cannot be
 // listed in time keeps only its own names from being counted.
-func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.GroupResource, m client.Mapping, namespace string) State {
+func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.GroupResource, m client.Mapping,
+	namespace string) State {
 	ended, err := x.lists.Begin(of)
 	if err != nil {
 		return Failing

@@ -149,7 +149,8 @@ func TestDevicesAreChargedAsFromLists(t *testing.T) { // RQ-32
 	rapid.Check(t, func(t *rapid.T) {
 		b, pods, claims := newDevicesBench(), map[string]*corev1.Pod{}, map[string]*resourcev1.ResourceClaim{}
 		for range rapid.IntRange(1, 40).Draw(t, "changes") {
-			namespace, name := rapid.SampledFrom([]string{"shop", "bank"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "name")
+			namespace, name := rapid.SampledFrom([]string{"shop", "bank"}).Draw(t, "namespace"),
+				rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "name")
 			key, n := namespace+"/"+name, rapid.Int64Range(0, 3).Draw(t, "devices")
 			switch rapid.SampledFrom([]string{"pod", "claim", "claim", "no pod", "no claim"}).Draw(t, "change") {
 			case "pod":

@@ -56,8 +56,9 @@ type Config struct {
 	Gates  quota.Gates
 	Period time.Duration // after which sums are made anew; not positive: never
 	// Arrivals is how long objects that have come are remembered.
-	Arrivals  time.Duration
-	Now       func() time.Time                                                     // by which charges end; nil: [time.Now]
+	Arrivals time.Duration
+	// by which charges end; nil: [time.Now]
+	Now       func() time.Time
 	Resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error) // discovery
 	Metadata  *metadata.Informers
 	Feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, listwatch.FeedHandler) error
@@ -184,7 +185,8 @@ func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResourc
 
 // Count returns what the selected objects of the resources of a quota use, and what has arrived of them since. The
 // sequence is that of the latest arrival in the sum.
-func (x *Index) Count(namespace string, l sums.Limits, since uint64) (sum corev1.ResourceList, arrived []sums.Arrival, sequence uint64) {
+func (x *Index) Count(namespace string, l sums.Limits, since uint64) (sum corev1.ResourceList, arrived []sums.Arrival,
+	sequence uint64) {
 	return x.sums.Count(namespace, l, since)
 }
 

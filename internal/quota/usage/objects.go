@@ -31,10 +31,11 @@ type typedResource struct {
 func typed() map[schema.GroupResource]typedResource {
 	core := corev1.SchemeGroupVersion
 	return map[schema.GroupResource]typedResource{
-		quota.Pods():           {core.WithKind("Pod"), true, quota.PodFields()},
-		quota.Services():       {core.WithKind("Service"), true, quota.ServiceFields()},
-		quota.Claims():         {core.WithKind("PersistentVolumeClaim"), true, quota.ClaimFields()},
-		quota.ResourceClaims(): {resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), false, quota.ResourceClaimFields()},
+		quota.Pods():     {core.WithKind("Pod"), true, quota.PodFields()},
+		quota.Services(): {core.WithKind("Service"), true, quota.ServiceFields()},
+		quota.Claims():   {core.WithKind("PersistentVolumeClaim"), true, quota.ClaimFields()},
+		quota.ResourceClaims(): {resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), false,
+			quota.ResourceClaimFields()},
 	}
 }
 
@@ -48,7 +49,8 @@ func Fields() projection.Fields {
 }
 
 // startTyped watches whole objects. The returned function ends that and waits for it.
-func (x *Index) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind, complete func()) (stop func()) {
+func (x *Index) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind,
+	complete func()) (stop func()) {
 	counter := x.newCounter(of, complete)
 	follow := func(kind schema.GroupVersionKind, plural string, h listwatch.FeedHandler) {
 		x.running.Go(func() {

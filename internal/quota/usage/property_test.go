@@ -74,15 +74,16 @@ func counted(pods map[types.UID]*corev1.Pod, namespace string, s quota.Selector)
 // differ reports whether two sums are not the same. Sums that are kept have names of which nothing is left.
 func differ(a, b corev1.ResourceList) bool { return len(quota.Over(a, b))+len(quota.Over(b, a)) > 0 }
 
-// RQ-52: whatever comes, changes and goes, and when all is listed anew, the sums that are kept are those that counting the objects finds, also
-// when they are made anew; and each quota is told whose sum has changed.
+// RQ-52: whatever comes, changes and goes, and when all is listed anew, the sums that are kept are those that counting the objects
+// finds, also when they are made anew; and each quota is told whose sum has changed.
 func TestSumsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex(quota.Gates{})
 		counter := x.newCounter(quota.Pods(), func() {})
 		pods, quotas := map[types.UID]*corev1.Pod{}, map[plan.Key]sums.Limits{}
 		for _, namespace := range []string{"shop", "bank"} {
-			for _, scope := range []corev1.ResourceQuotaScope{"", corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort} {
+			for _, scope := range []corev1.ResourceQuotaScope{"", corev1.ResourceQuotaScopeBestEffort,
+				corev1.ResourceQuotaScopeNotBestEffort} {
 				l := sums.Limits{Selector: selectorOf(t, scope), Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
 				key := plan.Key{Namespace: namespace, Name: string(scope)}
 				quotas[key] = l
@@ -169,7 +170,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			counters = append(counters, x.newCounter(of, func() {}))
 		}
 		for i := range rapid.IntRange(0, 4).Draw(t, "objects") {
-			for k, o := range []metav1.Object{&corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}, &resourcev1.ResourceClaim{}} {
+			for k, o := range []metav1.Object{&corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{},
+				&resourcev1.ResourceClaim{}} {
 				fill(o)
 				o.SetNamespace("shop")
 				o.SetName(fmt.Sprint(i))
@@ -199,7 +201,8 @@ type lister struct {
 // List implements client.Reader.
 func (l lister) List(_ context.Context, _ client.Mapping, _ string, _ metav1.ListOptions, into runtime.Object) error {
 	for _, uid := range l.uids {
-		into.(*metav1.PartialObjectMetadataList).Items = append(into.(*metav1.PartialObjectMetadataList).Items, metav1.PartialObjectMetadata{ObjectMeta: *object(string(uid), 1)})
+		into.(*metav1.PartialObjectMetadataList).Items = append(into.(*metav1.PartialObjectMetadataList).Items,
+			metav1.PartialObjectMetadata{ObjectMeta: *object(string(uid), 1)})
 	}
 	if l.during != nil {
 		l.during()

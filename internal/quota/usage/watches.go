@@ -31,7 +31,8 @@ func (x *Index) discover(ctx context.Context) {
 			if failure = now; failure == "" {
 				klog.FromContext(ctx).Info("Discovery of the resources that quotas name is complete again")
 			} else {
-				klog.FromContext(ctx).Info("Discovery of the resources that quotas name failed, will retry", "err", failure)
+				klog.FromContext(ctx).Info("Discovery of the resources that quotas name failed, will retry", "err",
+					failure)
 			}
 		}
 		timer := time.NewTimer(next)
@@ -99,7 +100,9 @@ func (x *Index) enqueue(of schema.GroupResource) {
 
 // leave takes out the sources that are not to stay, by what is wanted. What is wanted from then on and not watched
 // wakes discovery.
-func (x *Index) leave(stays func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *watch) bool) map[schema.GroupResource]*watch {
+func (x *Index) leave(
+	stays func(wanted map[schema.GroupResource]bool, of schema.GroupResource,
+		w *watch) bool) map[schema.GroupResource]*watch {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	wanted := x.sums.Wanted()
@@ -126,7 +129,8 @@ func (x *Index) end(left map[schema.GroupResource]*watch) {
 // find returns the resources that the server has, at least those of them that are wanted. Unknown reports of a group
 // whether the server could not show which resources it has.
 func (x *Index) find(ctx context.Context,
-	wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping, unknown func(group string) bool, err error) {
+	wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping,
+	unknown func(group string) bool, err error) {
 	found = map[schema.GroupResource]client.Mapping{}
 	for of, t := range typed() {
 		if t.builtIn {
@@ -165,7 +169,8 @@ func (x *Index) find(ctx context.Context,
 }
 
 // never are the resources whose objects are not counted (RQ-12).
-var never = map[schema.GroupResource]bool{{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true, {Resource: "bindings"}: true}
+var never = map[schema.GroupResource]bool{{Resource: "events"}: true,
+	{Group: "events.k8s.io", Resource: "events"}: true, {Resource: "bindings"}: true}
 
 // start watches a resource. It is called under the lock.
 func (x *Index) start(ctx context.Context, of schema.GroupResource, m client.Mapping) *watch {

@@ -47,7 +47,8 @@ func TestAnswersAreForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := NewAuthorizer(Authorization{Reviews: client.AuthorizationV1().SubjectAccessReviews(), AllowedTTL: test.ttl, DeniedTTL: test.ttl}, r)
+			a, err := NewAuthorizer(Authorization{Reviews: client.AuthorizationV1().SubjectAccessReviews(), AllowedTTL: test.ttl,
+				DeniedTTL: test.ttl}, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,8 @@ func TestAnswersAreForgotten(t *testing.T) {
 					t.Errorf("%v, %v", ok, err)
 				}
 				for _, path := range []string{"/yes", "/no"} {
-					if ok, _, err := a.Allowed(t.Context(), &user.DefaultInfo{Name: "a"}, "get", path); ok != (path == "/yes") || err != nil {
+					if ok, _, err := a.Allowed(t.Context(), &user.DefaultInfo{Name: "a"}, "get", path); ok != (path == "/yes") ||
+						err != nil {
 						t.Errorf("%s: %v, %v", path, ok, err)
 					}
 				}

@@ -56,7 +56,8 @@ func (a *Authorizer) OpenOf(ctx context.Context, paths []string) (open []string)
 }
 
 // Allowed reports whether somebody may do something with a path, and if not, why, as far as the API server has said it.
-func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
+func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string,
+	err error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, "", nil
 	}
@@ -80,7 +81,8 @@ func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path stri
 var errContradiction = errors.New("the answer to a SubjectAccessReview is both allowed and denied")
 
 // review asks the API server whether something is allowed, or knows it from a while ago.
-func (a *Authorizer) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
+func (a *Authorizer) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string,
+	err error) {
 	question, err := json.Marshal(spec)
 	if err != nil {
 		return false, "", err
@@ -88,9 +90,11 @@ func (a *Authorizer) review(ctx context.Context, spec authorizationv1.SubjectAcc
 	key := a.answers.key(question)
 	answer, known := a.answers.get(key)
 	if !known {
-		review, err := ask(ctx, a.reviewer, "SubjectAccessReview", func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
-			return a.config.Reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		})
+		review, err := ask(ctx, a.reviewer, "SubjectAccessReview",
+			func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
+				return a.config.Reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec},
+					metav1.CreateOptions{})
+			})
 		if err != nil {
 			return false, "", err
 		}

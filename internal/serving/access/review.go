@@ -71,7 +71,8 @@ var errNotAsked = errors.New("no time to ask")
 
 // ask asks until there is an answer, an error that will not pass, or no time. What it asks for, the kind, is for the
 // log.
-func ask[A any](ctx context.Context, r Reviewer, kind string, question func(context.Context) (A, error)) (answer A, err error) {
+func ask[A any](ctx context.Context, r Reviewer, kind string, question func(context.Context) (A, error)) (answer A,
+	err error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err = errNotAsked

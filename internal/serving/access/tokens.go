@@ -21,7 +21,8 @@ type tokens struct {
 }
 
 // NewTokens returns an authenticator that has the API server review tokens, and caches its answers (CLI-37).
-func NewTokens(client authenticationclient.TokenReviewInterface, ttl time.Duration, r Reviewer) (authenticator.Token, error) {
+func NewTokens(client authenticationclient.TokenReviewInterface, ttl time.Duration, r Reviewer) (authenticator.Token,
+	error) {
 	answers, err := newMemory[authenticationv1.UserInfo]()
 	return &tokens{client: client, ttl: ttl, answers: answers, reviewer: r}, err
 }
@@ -32,10 +33,12 @@ func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	key := t.answers.key([]byte(token))
 	who, ok := t.answers.get(key)
 	if !ok {
-		review, err := ask(ctx, t.reviewer, "TokenReview", func(ctx context.Context) (*authenticationv1.TokenReview, error) {
-			return t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
-				metav1.CreateOptions{})
-		})
+		review, err := ask(ctx, t.reviewer, "TokenReview",
+			func(ctx context.Context) (*authenticationv1.TokenReview, error) {
+				return t.client.Create(ctx,
+					&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+					metav1.CreateOptions{})
+			})
 		switch {
 		case err != nil:
 			return nil, false, err

@@ -25,7 +25,8 @@ const lookupEvery = 30 * time.Second
 // lookupSource returns a source of what the cluster keeps about clients. What has been found once stays when it is
 // gone.
 func (s *Set) lookupSource(c Clients, timeout, every time.Duration) *source {
-	from := &source{name: "ConfigMap " + LookupNamespace + "/" + LookupName, every: every, tolerated: c.TolerateLookupFailure}
+	from := &source{name: "ConfigMap " + LookupNamespace + "/" + LookupName, every: every,
+		tolerated: c.TolerateLookupFailure}
 	from.load = func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

@@ -192,9 +192,10 @@ func (s *Set) ClientCAs() *x509.CertPool {
 // certificate.
 func (s *Set) Authenticators() (known []authenticator.Request) {
 	if p := s.proxy; p != nil && p.ca != nil {
-		known = append(known, headerrequest.NewDynamicVerifyOptionsSecure(p.ca.verifyOptions, headerrequest.StaticStringSlice(p.Names),
-			headerrequest.StaticStringSlice(p.UserHeaders), headerrequest.StaticStringSlice(p.UIDHeaders),
-			headerrequest.StaticStringSlice(p.GroupHeaders), headerrequest.StaticStringSlice(p.ExtraPrefixes)))
+		known = append(known,
+			headerrequest.NewDynamicVerifyOptionsSecure(p.ca.verifyOptions, headerrequest.StaticStringSlice(p.Names),
+				headerrequest.StaticStringSlice(p.UserHeaders), headerrequest.StaticStringSlice(p.UIDHeaders),
+				headerrequest.StaticStringSlice(p.GroupHeaders), headerrequest.StaticStringSlice(p.ExtraPrefixes)))
 	}
 	if s.clientCA != nil {
 		known = append(known, x509request.NewDynamic(s.clientCA.verifyOptions, x509request.CommonNameUserConversion))

@@ -80,7 +80,8 @@ func TestLookup(t *testing.T) {
 		{"an empty one", map[string]string{}, false, "", nil, ""},
 		{"all of it", full, true, "", clients, "X-U"},
 		{"the same", full, false, "", clients, "X-U"},
-		{"broken authorities", with("client-ca-file", "x"), false, "certificate authorities of ConfigMap kube-system/extension-apiserver-authentication: ", clients, "X-U"},
+		{"broken authorities", with("client-ca-file", "x"), false,
+			"certificate authorities of ConfigMap kube-system/extension-apiserver-authentication: ", clients, "X-U"},
 		{"broken authorities of proxies", with("requestheader-client-ca-file", "x"), false, "certificate authorities", clients, "X-U"},
 		{"broken names", with("requestheader-allowed-names", "proxy"), false, "requestheader-allowed-names in ConfigMap", clients, "X-U"},
 		{"it is gone", nil, false, "", clients, "X-U"},
@@ -105,7 +106,8 @@ func TestLookup(t *testing.T) {
 		t.Errorf("%+v", p.FrontProxy)
 	}
 	failure = apierrors.NewForbidden(corev1.Resource("configmaps"), LookupName, nil)
-	if _, err := source.load(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "look up authentication in ConfigMap kube-system/extension-apiserver-authentication: ") {
+	if _, err := source.load(t.Context()); err == nil ||
+		!strings.HasPrefix(err.Error(), "look up authentication in ConfigMap kube-system/extension-apiserver-authentication: ") {
 		t.Errorf("it may not be read: %v", err)
 	}
 }
@@ -135,7 +137,8 @@ func TestBadFiles(t *testing.T) {
 		edit func(*Server, *Clients)
 		want string
 	}{
-		{"CLI-32 no certificate", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = "/nope", key }, "open /nope: no such file or directory"},
+		{"CLI-32 no certificate", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = "/nope", key },
+			"open /nope: no such file or directory"},
 		{"CLI-32 no key", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = crt, "/nope" }, "open /nope: no such file or directory"},
 		{"CLI-32 a directory", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = dir, key }, "read " + dir + ": is a directory"},
 		{"CLI-32 no PEM", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = garbage, key },
@@ -143,7 +146,8 @@ func TestBadFiles(t *testing.T) {
 		{"CLI-32 empty", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = crt, empty },
 			"certificate " + crt + " with key " + empty + ": tls: failed to find any PEM data in key input"},
 		{"CLI-32 too long", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = huge, key }, huge + " is longer than 1048576 bytes"},
-		{"CLI-32 endless", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = "/dev/zero", key }, "/dev/zero is longer than 1048576 bytes"},
+		{"CLI-32 endless", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = "/dev/zero", key },
+			"/dev/zero is longer than 1048576 bytes"},
 		{"CLI-32 another key", func(s *Server, c *Clients) { s.CertFile, s.KeyFile = crt, otherKey },
 			"certificate " + crt + " with key " + otherKey + ": tls: private key does not match public key"},
 		{"CLI-34 no certificate for names", func(s *Server, c *Clients) { s.Named = []Named{{CertFile: "/nope", KeyFile: key}} },
@@ -151,7 +155,8 @@ func TestBadFiles(t *testing.T) {
 		{"CLI-39 no client CA", func(s *Server, c *Clients) { c.ClientCAFile = "/nope" }, "open /nope: no such file or directory"},
 		{"CLI-39 client CA without certificates", func(s *Server, c *Clients) { c.ClientCAFile = garbage },
 			"certificate authorities of " + garbage + ": data does not contain any valid RSA or ECDSA certificates"},
-		{"CLI-39 no front proxy CA", func(s *Server, c *Clients) { c.FrontProxy.CAFile = "/nope" }, "open /nope: no such file or directory"},
+		{"CLI-39 no front proxy CA", func(s *Server, c *Clients) { c.FrontProxy.CAFile = "/nope" },
+			"open /nope: no such file or directory"},
 		{"CLI-33 half a pair", func(s *Server, c *Clients) { s.CertDir, s.CertName = half, "x" },
 			"certificate in " + half + ": stat " + half + "/x.key: no such file or directory"},
 		{"CLI-33 no directory", func(s *Server, c *Clients) { s.CertDir, s.CertName = crt, "x" },

@@ -68,7 +68,8 @@ func Configz(name string, config any) http.Handler {
 }
 
 // notForMachines is how a page for people begins.
-const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
+const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting " +
+	"compatibility " +
 	"guarantees and is for debugging purposes only.\n"
 
 // page is an object of group config.k8s.io that people can read as text.
@@ -149,8 +150,9 @@ func (p page) serveObject(w http.ResponseWriter, format, version string) {
 	object["kind"], object["apiVersion"] = p.kind, "config.k8s.io/"+version
 	object["metadata"] = map[string]string{"name": p.component}
 	if version == "v1alpha1" {
-		w.Header().Set("Warning", fmt.Sprintf(`299 - "This version of the %s endpoint is deprecated. Please use a newer version."`,
-			strings.ToLower(p.kind)))
+		w.Header().Set("Warning",
+			fmt.Sprintf(`299 - "This version of the %s endpoint is deprecated. Please use a newer version."`,
+				strings.ToLower(p.kind)))
 	}
 	contentType := fmt.Sprintf("%s;g=config.k8s.io;v=%s;as=%s", format, version, p.kind)
 	if format == "application/json" {

@@ -63,12 +63,14 @@ func TestFlagz(t *testing.T) { // MH-11
 			t.Errorf("%q: %d %v", test.accept, w.Code, w.Header())
 		}
 		deprecated := strings.Contains(test.kind, "v1alpha1")
-		if deprecated != (w.Header().Get("Warning") == `299 - "This version of the flagz endpoint is deprecated. Please use a newer version."`) {
+		if deprecated != (w.Header().Get(
+			"Warning") == `299 - "This version of the flagz endpoint is deprecated. Please use a newer version."`) {
 			t.Errorf("%q: %v", test.accept, w.Header())
 		}
 		switch body := w.Body.String(); {
 		case w.Code == 406:
-			if !strings.Contains(body, `"message": "only the following media types are accepted: application/json, application/yaml, text/plain"`) {
+			if !strings.Contains(body,
+				`"message": "only the following media types are accepted: application/json, application/yaml, text/plain"`) {
 				t.Errorf("%q: %s", test.accept, body)
 			}
 		case strings.HasPrefix(test.kind, "text"):

@@ -18,7 +18,8 @@ func CPU(do func()) time.Duration {
 	return now(unix.CLOCK_THREAD_CPUTIME_ID) - before
 }
 
-// Process returns the CPU time that the whole process takes while do runs. Collections of garbage count, unless they are switched off.
+// Process returns the CPU time that the whole process takes while do runs. Collections of garbage count, unless
+// they are switched off.
 func Process(do func()) time.Duration {
 	before := now(unix.CLOCK_PROCESS_CPUTIME_ID)
 	do()

@@ -34,7 +34,8 @@ func newKey() *ecdsa.PrivateKey {
 
 // Node is what a kubelet asks for.
 func Node() *x509.CertificateRequest {
-	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}}
+	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n",
+		Organization: []string{"system:nodes"}}}
 }
 
 // PEM returns a request for this.

@@ -9,14 +9,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Anything returns a function that fills objects with whatever their types allow, chosen by the seed: numbers below zero,
-// words that mean nothing, nil where every server would have a default.
+// Anything returns a function that fills objects with whatever their types allow, chosen by the seed: numbers below
+// zero, words that mean nothing, nil where every server would have a default.
 func Anything(seed int64) func(object any) {
 	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs)
 	return fuzzer.FuzzerFor(funcs, rand.NewSource(seed), scheme.Codecs).NilChance(0.3).NumElements(0, 3).Fill
 }
 
-// OneOf leaves one of the fields of a union, which is a struct of pointers of which the API server accepts one: a number says which.
+// OneOf leaves one of the fields of a union, which is a struct of pointers of which the API server accepts one: a
+// number says which.
 func OneOf(union any, number int) {
 	fields := reflect.ValueOf(union).Elem()
 	for i := range fields.NumField() {

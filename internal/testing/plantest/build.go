@@ -56,7 +56,8 @@ func Template(app, image string) corev1.PodTemplateSpec {
 
 // ReplicaSet builds a ReplicaSet for pods of the template, without owner. Its pods are told apart by the label
 // pod-template-hash, which is the part of its name after the last dash.
-func ReplicaSet(name string, replicas int32, t corev1.PodTemplateSpec, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+func ReplicaSet(name string, replicas int32, t corev1.PodTemplateSpec,
+	edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 	t = *t.DeepCopy()
 	t.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = name[strings.LastIndex(name, "-")+1:]
 	rs := &appsv1.ReplicaSet{
@@ -78,7 +79,8 @@ func ReplicaSet(name string, replicas int32, t corev1.PodTemplateSpec, edits ...
 // OwnedBy makes the Deployment the controller of the ReplicaSet.
 func OwnedBy(d *appsv1.Deployment) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) {
-		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+			appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 	}
 }
 
@@ -92,7 +94,8 @@ func Pods(rs *appsv1.ReplicaSet, from, n int, edits ...func(*corev1.Pod)) []*cor
 			Status:     corev1.PodStatus{Phase: corev1.PodPending},
 		}
 		p.Labels = rs.Spec.Template.DeepCopy().Labels
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs,
+			appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		for _, edit := range edits {
 			edit(p)
 		}

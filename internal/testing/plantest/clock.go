@@ -18,10 +18,12 @@ const (
 
 var first = time.Date(1885, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 
-// Monotonic returns a time with a wall clock and a monotonic clock of the caller's choice: as a process sees it on a machine whose wall clock is set.
+// Monotonic returns a time with a wall clock and a monotonic clock of the caller's choice: as a process sees it on
+// a machine whose wall clock is set.
 func Monotonic(wall time.Time, mono time.Duration) time.Time {
 	t := time.Now()
-	*(*parts)(unsafe.Pointer(&t)) = parts{hasMonotonic | uint64(wall.Unix()-first)<<secondsAt | uint64(wall.Nanosecond()), int64(mono)}
+	*(*parts)(unsafe.Pointer(&t)) = parts{hasMonotonic | uint64(wall.Unix()-first)<<secondsAt | uint64(
+		wall.Nanosecond()), int64(mono)}
 	return t
 }
 

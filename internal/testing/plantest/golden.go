@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Golden compares a text with what a file holds, and fails the test if they differ. With the flag -update the text is written to the
-// file first. Whoever changes a golden file should read what has changed.
+// Golden compares a text with what a file holds, and fails the test if they differ. With the flag -update the text
+// is written to the file first. Whoever changes a golden file should read what has changed.
 func Golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -38,7 +38,8 @@ func (w *World) ToyStatuses(choose func(*appsv1.ReplicaSet) bool) {
 	for _, rs := range All[*appsv1.ReplicaSet](w) {
 		c := podutil.Count(w.podsOf(rs), rs.Spec.MinReadySeconds, w.now)
 		status := appsv1.ReplicaSetStatus{
-			ObservedGeneration: rs.Generation, Replicas: c.Active, FullyLabeledReplicas: c.Active, ReadyReplicas: c.Ready,
+			ObservedGeneration: rs.Generation, Replicas: c.Active, FullyLabeledReplicas: c.Active,
+			ReadyReplicas:     c.Ready,
 			AvailableReplicas: c.Available, TerminatingReplicas: &c.Terminating, Conditions: rs.Status.Conditions,
 		}
 		if choose(rs) && !equality.Semantic.DeepEqual(status, rs.Status) {

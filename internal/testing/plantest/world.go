@@ -99,7 +99,8 @@ func EditStatus[T plan.Object](w *World, name string, edit func(T)) {
 // Remove takes objects out of the world at once, finalizers and grace notwithstanding.
 func (w *World) Remove(o plan.Object) {
 	s := w.store(reflect.TypeOf(o))
-	s.past = append(s.past, slices.DeleteFunc(slices.Clone(s.present()), func(p plan.Object) bool { return same(o, p) }))
+	s.past = append(s.past,
+		slices.DeleteFunc(slices.Clone(s.present()), func(p plan.Object) bool { return same(o, p) }))
 }
 
 // Apply does what a plan says, in order, until a step fails.
@@ -130,7 +131,8 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 			w.log(v, o, subresource == plan.Status)
 		}
 		if event.Reason != "" {
-			w.Events = append(w.Events, strings.NewReplacer("{name}", o.GetName(), "{error}", fmt.Sprint(err)).Replace(event.Message))
+			w.Events = append(w.Events,
+				strings.NewReplacer("{name}", o.GetName(), "{error}", fmt.Sprint(err)).Replace(event.Message))
 		}
 	}
 	switch s := step.(type) {
@@ -289,7 +291,8 @@ func (w *World) log(v plan.Verb, o plan.Object, status bool) {
 	if status {
 		verb = "status"
 	}
-	w.Log = append(w.Log, fmt.Sprintf("%s %s %s%s", verb, reflect.TypeOf(o).Elem().Name(), o.GetName(), o.GetGenerateName()))
+	w.Log = append(w.Log,
+		fmt.Sprintf("%s %s %s%s", verb, reflect.TypeOf(o).Elem().Name(), o.GetName(), o.GetGenerateName()))
 }
 
 func patched(now, before, after plan.Object) plan.Object {

@@ -57,7 +57,9 @@ func TestOutdatedWrites(t *testing.T) {
 	w, d, rs := pair()
 	Edit(w, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
 	Edit(w, "web-1", func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 })
-	if did := apply(w, plan.Change{Old: d, New: edited(d, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), Subresource: plan.Status}); !apierrors.IsConflict(did.Results[0].Err) {
+	if did := apply(w,
+		plan.Change{Old: d, New: edited(d, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }),
+			Subresource: plan.Status}); !apierrors.IsConflict(did.Results[0].Err) {
 		t.Errorf("a whole object that is outdated is refused: %v", did.Err)
 	}
 	if did := apply(w, plan.Change{Old: rs, New: edited(rs, func(rs *appsv1.ReplicaSet) { *rs.Spec.Replicas = 1 })}); did.Err != nil {
@@ -72,7 +74,8 @@ func TestOutdatedWrites(t *testing.T) {
 	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}, CheckVersion: true}); !apierrors.IsConflict(did.Results[0].Err) {
 		t.Errorf("a version that is a precondition: %v", did.Err)
 	}
-	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}}, plan.Delete{Objects: []plan.Object{rs}}); did.Err != nil || len(All[*appsv1.ReplicaSet](w)) != 0 {
+	if did := apply(w, plan.Delete{Objects: []plan.Object{rs}}, plan.Delete{Objects: []plan.Object{rs}}); did.Err != nil ||
+		len(All[*appsv1.ReplicaSet](w)) != 0 {
 		t.Errorf("what is gone is gone: %v", did.Err)
 	}
 	if did := apply(w, plan.Change{Old: rs, New: rs}); !apierrors.IsNotFound(did.Results[0].Err) {
@@ -87,7 +90,8 @@ func TestCreateAndDelete(t *testing.T) {
 	pod.Name, pod.GenerateName = "", "web-1-"
 	did := apply(w, plan.Create{Object: pod, Count: 3, Events: plan.Events{Done: plan.Event{Reason: "R", Message: "made {name}"}}})
 	pods := All[*corev1.Pod](w)
-	if did.Err != nil || len(pods) != 3 || len(w.Events) != 3 || pods[0].UID == pods[1].UID || pods[0].Name == pods[1].Name || !pods[0].CreationTimestamp.Time.Equal(Epoch.Add(time.Minute)) {
+	if did.Err != nil || len(pods) != 3 || len(w.Events) != 3 || pods[0].UID == pods[1].UID || pods[0].Name == pods[1].Name ||
+		!pods[0].CreationTimestamp.Time.Equal(Epoch.Add(time.Minute)) {
 		t.Errorf("three of a kind: %v, %v", did, pods)
 	}
 	if did := apply(w, plan.Create{Object: pods[0]}); !apierrors.IsAlreadyExists(did.Results[0].Err) {
@@ -167,7 +171,8 @@ func TestToys(t *testing.T) {
 	Edit(w, "web-1", func(rs *appsv1.ReplicaSet) { *rs.Spec.Replicas = 1 })
 	w.ToyReplicaSets(5)
 	w.ToyStatuses(all)
-	if s := One[*appsv1.ReplicaSet](w, "web-1").Status; s.Replicas != 1 || s.ReadyReplicas != 1 || *s.TerminatingReplicas != 1 || s.ObservedGeneration != 2 {
+	if s := One[*appsv1.ReplicaSet](w, "web-1").Status; s.Replicas != 1 || s.ReadyReplicas != 1 || *s.TerminatingReplicas != 1 ||
+		s.ObservedGeneration != 2 {
 		t.Errorf("the one that is not ready goes: %+v", s)
 	}
 	EditStatus(w, readyPod(w), Phase(corev1.PodFailed))

@@ -33,8 +33,8 @@ func Same(t Failer, want, got plan.Plan) {
 	}
 }
 
-// Writes returns a plan as text, with a line for each object that is written and for each event. Of changes it has what differs, so that
-// the plans from whole objects and from those of a cache that keeps less have the same text.
+// Writes returns a plan as text, with a line for each object that is written and for each event. Of changes it has
+// what differs, so that the plans from whole objects and from those of a cache that keeps less have the same text.
 func Writes(p plan.Plan) []string { return writes("", p.Steps) }
 
 func writes(indent string, steps []plan.Step) (lines []string) {
@@ -52,7 +52,8 @@ func writes(indent string, steps []plan.Step) (lines []string) {
 			if before == nil {
 				before = reflect.New(reflect.TypeOf(after).Elem()).Interface().(plan.Object)
 			}
-			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.CheckVersion, s.Touch, s.Sign, text(s.Apply), s.Events)
+			line("change", s.Kind.Kind, s.Subresource, named(after), s.Adopt, s.CheckVersion, s.Touch, s.Sign,
+				text(s.Apply), s.Events)
 			for _, difference := range differences("", tree(before), tree(after)) {
 				line(" ", difference)
 			}
@@ -77,10 +78,12 @@ func writes(indent string, steps []plan.Step) (lines []string) {
 }
 
 func named(o plan.Object) string {
-	return fmt.Sprintf("%s %s/%s%s %q", reflect.TypeOf(o).Elem().Name(), o.GetNamespace(), o.GetName(), o.GetGenerateName(), o.GetUID())
+	return fmt.Sprintf("%s %s/%s%s %q", reflect.TypeOf(o).Elem().Name(), o.GetNamespace(), o.GetName(),
+		o.GetGenerateName(), o.GetUID())
 }
 
-// differences are the fields that differ. Of lists they are the items that only one of them has, as patches of lists are by items.
+// differences are the fields that differ. Of lists they are the items that only one of them has, as patches of
+// lists are by items.
 func differences(path string, before, after any) (all []string) {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -142,7 +145,8 @@ func text(o any) string {
 	return string(data)
 }
 
-// Kept returns an object as a cache has it that keeps less than the whole: a projection.Projection says what. Of nil it returns nil.
+// Kept returns an object as a cache has it that keeps less than the whole: a projection.Projection says what. Of
+// nil it returns nil.
 func Kept[T interface {
 	plan.Object
 	comparable

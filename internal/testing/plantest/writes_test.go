@@ -22,7 +22,8 @@ func (f *failures) Errorf(string, ...any) { f.n++ }
 
 func TestSame(t *testing.T) {
 	node := func(edits ...func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a"}, {Key: "b"}}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a"}, {Key: "b"}}}}
 		for _, edit := range edits {
 			edit(n)
 		}
@@ -48,27 +49,37 @@ func TestSame(t *testing.T) {
 		{"nothing", plan.Plan{}, plan.Plan{}, true},
 		{"another reason", plan.Plan{Why: "a"}, plan.Plan{Why: "b"}, false},
 		{"another time", plan.Plan{Requeue: time.Second}, plan.Plan{}, false},
-		{"the same change of an object of which a cache keeps less", steps(plan.Change{Old: node(fat), New: node(fat, tainted("a", "b", "c"))}), steps(change), true},
-		{"of a list that a cache keeps in part", steps(plan.Change{Old: node(tainted("a", "b", "x")), New: node(tainted("a", "b", "x", "c"))}), steps(change), true},
+		{"the same change of an object of which a cache keeps less",
+			steps(plan.Change{Old: node(fat), New: node(fat, tainted("a", "b", "c"))}), steps(change), true},
+		{"of a list that a cache keeps in part",
+			steps(plan.Change{Old: node(tainted("a", "b", "x")), New: node(tainted("a", "b", "x", "c"))}), steps(change), true},
 		{"of a list that was empty", steps(plan.Change{Old: node(tainted()), New: node(tainted("c"))}), steps(change), true},
 		{"another item", steps(plan.Change{Old: node(), New: node(tainted("a", "b", "d"))}), steps(change), false},
 		{"an item too few", steps(plan.Change{Old: node(), New: node(tainted("a", "c"))}), steps(change), false},
-		{"another order", steps(plan.Change{Old: node(), New: node(tainted("b", "a"))}), steps(plan.Change{Old: node(), New: node()}), false},
+		{"another order", steps(plan.Change{Old: node(), New: node(tainted("b", "a"))}), steps(plan.Change{Old: node(), New: node()}),
+			false},
 		{"another field besides", steps(plan.Change{Old: node(), New: node(tainted("a", "b", "c"), fat)}), steps(change), false},
 		{"of another object", steps(plan.Change{Old: node(other), New: node(other, tainted("a", "b", "c"))}), steps(change), false},
 		{"of another subresource", steps(plan.Change{Old: node(), New: change.New, Subresource: plan.Status}), steps(change), false},
 		{"with a precondition", steps(plan.Change{Old: node(), New: change.New, CheckVersion: true}), steps(change), false},
-		{"one that is applied, from nothing", steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "a"}}), steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "b"}}), false},
+		{"one that is applied, from nothing", steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "a"}}),
+			steps(plan.Change{New: change.New, Apply: &plan.Apply{FieldManager: "b"}}), false},
 		{"the same in a sequence of its own", steps(plan.Each{Sequences: [][]plan.Step{{change}}}), steps(change), false},
-		{"two sequences and one", steps(plan.Each{Sequences: [][]plan.Step{{change}, {change}}}), steps(plan.Each{Sequences: [][]plan.Step{{change, change}}}), false},
+		{"two sequences and one", steps(plan.Each{Sequences: [][]plan.Step{{change}, {change}}}),
+			steps(plan.Each{Sequences: [][]plan.Step{{change, change}}}), false},
 		{"another creation", steps(plan.Create{Object: node()}), steps(plan.Create{Object: node(fat)}), false},
 		{"another number", steps(plan.Create{Object: node(), Count: 2}), steps(plan.Create{Object: node()}), false},
-		{"one of several creations", steps(plan.CreateAll{Objects: []plan.Object{node(), node(fat)}}), steps(plan.CreateAll{Objects: []plan.Object{node(), node()}}), false},
-		{"another deletion", steps(plan.Delete{Objects: []plan.Object{node()}}), steps(plan.Delete{Objects: []plan.Object{node(other)}}), false},
-		{"a deletion at once", steps(plan.Delete{Objects: []plan.Object{node()}}), steps(plan.Delete{Objects: []plan.Object{node()}, Grace: ptr.To[int64](0)}), false},
+		{"one of several creations", steps(plan.CreateAll{Objects: []plan.Object{node(), node(fat)}}),
+			steps(plan.CreateAll{Objects: []plan.Object{node(), node()}}), false},
+		{"another deletion", steps(plan.Delete{Objects: []plan.Object{node()}}), steps(plan.Delete{Objects: []plan.Object{node(other)}}),
+			false},
+		{"a deletion at once", steps(plan.Delete{Objects: []plan.Object{node()}}),
+			steps(plan.Delete{Objects: []plan.Object{node()}, Grace: ptr.To[int64](0)}), false},
 		{"all of another namespace", steps(plan.DeleteCollection{Namespace: "a"}), steps(plan.DeleteCollection{Namespace: "b"}), false},
-		{"another event", steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "A"}}), steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "B"}}), false},
-		{"the same event", steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "A"}}), steps(plan.RecordEvent{Object: node(fat), Event: plan.Event{Reason: "A"}}), true},
+		{"another event", steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "A"}}),
+			steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "B"}}), false},
+		{"the same event", steps(plan.RecordEvent{Object: node(), Event: plan.Event{Reason: "A"}}),
+			steps(plan.RecordEvent{Object: node(fat), Event: plan.Event{Reason: "A"}}), true},
 	} {
 		f := &failures{}
 		if Same(f, c.want, c.got); (f.n == 0) != c.same {

@@ -12,8 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
-// TestDEP24TemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any and so are the revisions of DaemonSets
-// (DEP-22..24, DS-51).
+// TestDEP24TemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any and so are the
+// revisions of DaemonSets (DEP-22..24, DS-51).
 func TestDEP24TemplateHash(t *testing.T) {
 	defaulted := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},

@@ -53,16 +53,18 @@ func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 
 // New returns a revision that keeps the template of owner, which is of the given kind. The caller adds its name and
 // the label with its hash (see [Name]); the labels are a map of their own.
-func New(owner plan.Object, kind schema.GroupVersionKind, template *corev1.PodTemplateSpec, number int64) (*appsv1.ControllerRevision, error) {
+func New(owner plan.Object, kind schema.GroupVersionKind, template *corev1.PodTemplateSpec,
+	number int64) (*appsv1.ControllerRevision, error) {
 	data, err := Data(template)
 	if err != nil {
 		return nil, err
 	}
 	r := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       owner.GetNamespace(),
-			Labels:          map[string]string{},
-			Annotations:     maps.Clone(owner.GetAnnotations()), // among them kubernetes.io/change-cause, which kubectl rollout history shows
+			Namespace: owner.GetNamespace(),
+			Labels:    map[string]string{},
+			// among them kubernetes.io/change-cause, which kubectl rollout history shows
+			Annotations:     maps.Clone(owner.GetAnnotations()),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
 		},
 		Data:     runtime.RawExtension{Raw: data},
@@ -120,8 +122,10 @@ const DefaultLimit int32 = 10
 
 // Surplus returns the oldest of the revisions that are more than the limit, the oldest first, without those that are
 // used. Revisions that are being deleted already do not count (STS-37, DS-58).
-func Surplus(revisions []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) (surplus []plan.Object) {
-	kept := slices.DeleteFunc(Sorted(revisions), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
+func Surplus(revisions []*appsv1.ControllerRevision, limit int32,
+	used func(*appsv1.ControllerRevision) bool) (surplus []plan.Object) {
+	kept := slices.DeleteFunc(Sorted(revisions),
+		func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
 	for _, r := range kept {
 		if len(surplus) < len(kept)-int(limit) && !used(r) {
 			surplus = append(surplus, r)

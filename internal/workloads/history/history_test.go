@@ -183,7 +183,8 @@ func TestOrder(t *testing.T) {
 	goes := revision("_", 0, 9)
 	goes.DeletionTimestamp = &goes.CreationTimestamp
 	surplus := func(limit int32, used string) (list string) {
-		for _, o := range Surplus(append(slices.Clone(all), goes), limit, func(r *appsv1.ControllerRevision) bool { return r.Name == used }) {
+		for _, o := range Surplus(append(slices.Clone(all), goes), limit,
+			func(r *appsv1.ControllerRevision) bool { return r.Name == used }) {
 			list = strings.TrimSpace(list + " " + o.GetName())
 		}
 		return list

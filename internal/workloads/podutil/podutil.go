@@ -94,10 +94,12 @@ func Count(pods []*corev1.Pod, minReadySeconds int32, now time.Time) Counts {
 // the other does not concern the owner.
 func CountsAlike(a, b *corev1.Pod) bool {
 	ra, rb := ReadyCondition(a), ReadyCondition(b)
-	if (ra == nil) != (rb == nil) || ra != nil && (ra.Status != rb.Status || !ra.LastTransitionTime.Equal(&rb.LastTransitionTime)) {
+	if (ra == nil) != (rb == nil) ||
+		ra != nil && (ra.Status != rb.Status || !ra.LastTransitionTime.Equal(&rb.LastTransitionTime)) {
 		return false
 	}
-	return a.UID == b.UID && Finished(a) == Finished(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+	return a.UID == b.UID && Finished(a) == Finished(b) &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		maps.Equal(a.Labels, b.Labels) && sameController(a, b)
 }
 
@@ -115,7 +117,8 @@ func TargetNode(p *corev1.Pod) string {
 	}
 	for _, term := range RequiredNodeTerms(&p.Spec) {
 		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn &&
+				len(field.Values) == 1 {
 				return field.Values[0]
 			}
 		}
@@ -126,7 +129,8 @@ func TargetNode(p *corev1.Pod) string {
 // RequiredNodeTerms returns the terms of the required node affinity, of which one must match; none if nothing is
 // required.
 func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil ||
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
 	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

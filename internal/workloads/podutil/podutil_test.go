@@ -131,7 +131,8 @@ func TestCountProperties(t *testing.T) {
 		if diff := cmp.Diff(before, pods); diff != "" {
 			t.Fatal(diff)
 		}
-		if c.Available > c.Ready || c.Ready > c.Active || int(c.Active+c.Terminating) > len(pods) || c.Next < 0 || minReady == 0 && c.Next != 0 {
+		if c.Available > c.Ready || c.Ready > c.Active || int(c.Active+c.Terminating) > len(pods) || c.Next < 0 ||
+			minReady == 0 && c.Next != 0 {
 			t.Fatalf("%+v", c)
 		}
 		if c.Next > 0 {
@@ -187,7 +188,8 @@ func podGen() *rapid.Generator[*corev1.Pod] {
 		if rapid.Bool().Draw(t, "owned") {
 			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owned, corev1.SchemeGroupVersion.WithKind("X"))}
 		}
-		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]edit{deleted, phase(corev1.PodFailed), ready(corev1.ConditionFalse), sinceNever}), 0, 1).Draw(t, "edits") {
+		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]edit{deleted, phase(corev1.PodFailed), ready(corev1.ConditionFalse),
+			sinceNever}), 0, 1).Draw(t, "edits") {
 			e(p)
 		}
 		return p

@@ -41,7 +41,8 @@ func TestPodsThatFailAtStart(t *testing.T) {
 		return func(p *corev1.Pod) {
 			created(age)(p)
 			phase(corev1.PodFailed)(p)
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(age - ran)}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: ago(age - ran)}}
 		}
 	}
 	for _, c := range []struct {
@@ -59,11 +60,14 @@ func TestPodsThatFailAtStart(t *testing.T) {
 		{"pods that fail together are one failure of the set", seen(web(10), rejected(50, 0, 0)), 0},
 		{"but no fewer than it takes with all replicas at a time", seen(web(10), rejected(51, 0, 0)), 10 * time.Second},
 		{"one of ten replicas that goes on failing", seen(web(10), append(pods(9), rejected(6, 0, time.Second)...)), 10 * time.Second},
-		{"a pod that has run for 10m ends the row", seen(web(2), append(rejected(9, 11*time.Minute, time.Second), pod("a", aged(21*time.Minute+time.Second)))), 0},
-		{"one that has not yet does not", seen(web(2), append(rejected(6, 5*time.Minute, time.Second), pod("a", aged(9*time.Minute)))), 10 * time.Second},
+		{"a pod that has run for 10m ends the row",
+			seen(web(2), append(rejected(9, 11*time.Minute, time.Second), pod("a", aged(21*time.Minute+time.Second)))), 0},
+		{"one that has not yet does not", seen(web(2), append(rejected(6, 5*time.Minute, time.Second), pod("a", aged(9*time.Minute)))),
+			10 * time.Second},
 		{"failures after the 10m count", seen(web(2), append(rejected(6, 0, time.Second), pod("a", aged(time.Hour)))), 10 * time.Second},
 		{"a pod that failed after it had run is no failure at start", seen(web(1), pods(9, ranFor(time.Hour, 11*time.Minute))), 0},
-		{"one that ran for less than 10m is", seen(web(1), append(rejected(5, 0, time.Second), pod("a", ranFor(time.Minute, 50*time.Second)))), 10 * time.Second},
+		{"one that ran for less than 10m is",
+			seen(web(1), append(rejected(5, 0, time.Second), pod("a", ranFor(time.Minute, 50*time.Second)))), 10 * time.Second},
 		{"pods that have succeeded are none", seen(web(1), pods(9, phase(corev1.PodSucceeded), created(0))), 0},
 		{"nor those of others", seen(web(1), pods(9, phase(corev1.PodFailed), created(0), controlledBy("other"))), 0},
 		{"another template is another chance", seen(web(1), rejected(9, time.Minute, time.Second), func(s *view) {

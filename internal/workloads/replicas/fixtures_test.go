@@ -151,7 +151,8 @@ func controlledBy(owner types.UID) podEdit {
 func restarted(counts ...int32) podEdit {
 	return func(p *corev1.Pod) {
 		for i, n := range counts {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: fmt.Sprint("c", i), RestartCount: n})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: fmt.Sprint("c", i), RestartCount: n})
 		}
 	}
 }

@@ -33,7 +33,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			own := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 			other := own
 			other.UID = "other"
-			p.OwnerReferences = rapid.SampledFrom([][]metav1.OwnerReference{nil, {own}, {own, other}, {other, own}, {own, own}}).Draw(t, "owners")
+			p.OwnerReferences = rapid.SampledFrom([][]metav1.OwnerReference{nil, {own}, {own, other}, {other, own}, {own, own}}).Draw(t,
+				"owners")
 			if fits {
 				p.Labels = map[string]string{"app": "web"}
 			}

@@ -163,7 +163,8 @@ func TestLeavesInputAlone(t *testing.T) {
 		did := w.apply(t, p.Steps)
 		reportStatus(now, s, did)
 		deletionAgeRatios(now, s, did)
-		if !reflect.DeepEqual(set, s.Set.Object) || !reflect.DeepEqual(copies, s.Pods) || !slices.Equal(order, s.Pods) || len(related) != 1 {
+		if !reflect.DeepEqual(set, s.Set.Object) || !reflect.DeepEqual(copies, s.Pods) || !slices.Equal(order, s.Pods) ||
+			len(related) != 1 {
 			t.Fatal("the snapshot was changed")
 		}
 	})
@@ -186,7 +187,8 @@ func TestConvergesWithin(t *testing.T) {
 			t.Fatalf("%d pods", n)
 		}
 		c := podutil.Count(w.pods, w.set.Spec.MinReadySeconds, now)
-		if st := w.set.Status; st.Replicas != *w.set.Spec.Replicas || st.ReadyReplicas > c.Ready || st.ObservedGeneration != w.set.Generation || len(st.Conditions) != 0 {
+		if st := w.set.Status; st.Replicas != *w.set.Spec.Replicas || st.ReadyReplicas > c.Ready ||
+			st.ObservedGeneration != w.set.Generation || len(st.Conditions) != 0 {
 			t.Fatalf("status %+v", st)
 		}
 		if p, r := w.pass(t); !p.Empty() || !r.Empty() {
@@ -202,7 +204,8 @@ func TestConvergedPlanIsEmpty(t *testing.T) {
 		w := &world{set: web(size, told(size)), pods: pods(int(size))}
 		for i, p := range rapid.SliceOfN(podGen(), 0, 5).Draw(t, "others") {
 			uid(types.UID(fmt.Sprint("other-", i)))(p)
-			rapid.SampledFrom([]podEdit{controlledBy("other"), phase(corev1.PodFailed), func(p *corev1.Pod) { orphan(p); labeled("app=x")(p) }}).Draw(t, "other")(p)
+			rapid.SampledFrom([]podEdit{controlledBy("other"), phase(corev1.PodFailed),
+				func(p *corev1.Pod) { orphan(p); labeled("app=x")(p) }}).Draw(t, "other")(p)
 			w.pods = append(w.pods, p)
 		}
 		if p, r := w.pass(t); !p.Empty() || !r.Empty() || p.Requeue != 0 || r.Requeue != 0 {
@@ -236,7 +239,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		if diff := cmp.Diff(planPods(now, s), planPods(now, back), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, back, plan.Outcome{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, back, plan.Outcome{}),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})

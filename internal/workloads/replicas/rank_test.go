@@ -50,8 +50,10 @@ func TestRanking(t *testing.T) {
 		{"RS-31.5 more related pods on the node first", node("crowded"), pass},
 		{"RS-31.5 crowding goes before age", node("crowded"), ready(time.Second)},
 		{"RS-31.6 shorter ready first", ready(time.Minute), ready(time.Hour)},
-		{"RS-31.6 ages in one power of two are equal: smaller uid first", all(ready(61*time.Minute), uid("a")), all(ready(60*time.Minute), uid("b"))},
-		{"RS-31.6 and there it ends: restarts have no say", all(ready(61*time.Minute), uid("a")), all(ready(60*time.Minute), uid("b"), restarted(7))},
+		{"RS-31.6 ages in one power of two are equal: smaller uid first", all(ready(61*time.Minute), uid("a")),
+			all(ready(60*time.Minute), uid("b"))},
+		{"RS-31.6 and there it ends: restarts have no say", all(ready(61*time.Minute), uid("a")),
+			all(ready(60*time.Minute), uid("b"), restarted(7))},
 		{"RS-31.6 powers of two of nanoseconds: 4.2s is less than 4.3s", ready(4290 * time.Millisecond), ready(4300 * time.Millisecond)},
 		{"RS-31.7 ready since the same moment: more restarts first", restarted(2), restarted(1)},
 		{"RS-31.7 it is the highest of all containers that counts", restarted(0, 3), restarted(2, 2)},
@@ -60,7 +62,8 @@ func TestRanking(t *testing.T) {
 		{"RS-31.7 regular containers go before sidecars", restarted(1), initRestarted("s", always, 9)},
 		{"RS-31.7 other init containers don't count", initRestarted("s", always, 1), initRestarted("i", nil, 9)},
 		{"RS-31.8 newer first", created(time.Minute), created(time.Hour)},
-		{"RS-31.8 ages in one power of two are equal: smaller uid first", all(created(61*time.Minute), uid("a")), all(created(60*time.Minute), uid("b"))},
+		{"RS-31.8 ages in one power of two are equal: smaller uid first", all(created(61*time.Minute), uid("a")),
+			all(created(60*time.Minute), uid("b"))},
 		{"RS-33 no ready time is newest", readySince(none), ready(time.Nanosecond)},
 		{"RS-33 and newer than one in the future", readySince(none), ready(-time.Hour)},
 		{"RS-33 no creation time is newest", createdAt(none), created(time.Nanosecond)},
@@ -163,7 +166,8 @@ func TestRS35AgeRatios(t *testing.T) {
 		did  plan.Outcome
 		want []float64
 	}{
-		{"RS-35 age over the age of the youngest ready pod; pods that are not ready don't count", snapshotOf(web(1), mine), both, []float64{4}},
+		{"RS-35 age over the age of the youngest ready pod; pods that are not ready don't count", snapshotOf(web(1), mine), both,
+			[]float64{4}},
 		{"RS-35 the youngest itself", snapshotOf(web(2), mine), outcome(plan.Deleted, nil, young), []float64{1}},
 		{"RS-35 nothing without a ranking", snapshotOf(web(0), mine), both, nil},
 		{"RS-35 nothing for a deletion that failed", snapshotOf(web(1), mine), outcome(plan.Deleted, fmt.Errorf("no"), old), nil},

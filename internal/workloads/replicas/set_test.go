@@ -36,7 +36,8 @@ func asController(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 	rc := &corev1.ReplicationController{
 		ObjectMeta: set.ObjectMeta,
 		Spec: corev1.ReplicationControllerSpec{
-			Replicas: set.Spec.Replicas, MinReadySeconds: set.Spec.MinReadySeconds, Selector: set.Spec.Selector.MatchLabels, Template: &set.Spec.Template,
+			Replicas: set.Spec.Replicas, MinReadySeconds: set.Spec.MinReadySeconds, Selector: set.Spec.Selector.MatchLabels,
+			Template: &set.Spec.Template,
 		},
 		Status: corev1.ReplicationControllerStatus{
 			Replicas: set.Status.Replicas, FullyLabeledReplicas: set.Status.FullyLabeledReplicas, ReadyReplicas: set.Status.ReadyReplicas,
@@ -45,7 +46,8 @@ func asController(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 	}
 	for _, c := range set.Status.Conditions {
 		rc.Status.Conditions = append(rc.Status.Conditions, corev1.ReplicationControllerCondition{
-			Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+			Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			Reason: c.Reason, Message: c.Message})
 	}
 	return rc
 }
@@ -64,7 +66,8 @@ func statusWritten(t *testing.T, p plan.Plan) *corev1.ReplicationControllerStatu
 	}
 	change := p.Steps[0].(plan.Change)
 	before, after := change.Old.(*corev1.ReplicationController), change.New.(*corev1.ReplicationController)
-	if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(corev1.ReplicationController{}, "Status")); diff != "" || change.Subresource != plan.Status {
+	if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(corev1.ReplicationController{}, "Status")); diff != "" ||
+		change.Subresource != plan.Status {
 		t.Errorf("RC-17, RC-18: the report changes more than the status, subresource %q:\n%s", change.Subresource, diff)
 	}
 	return &after.Status
@@ -83,24 +86,32 @@ func TestRC10toRC13PlansOfReplicationControllers(t *testing.T) {
 	}
 	check(t, []row{
 		{"RC-10 orphans of which all labels are equal are adopted",
-			snapshotOfController(classic(2), pod("a", orphan), pod("b", orphan, labeled("app=web", "x=y")), pod("c", orphan, labeled("app=x"))),
+			snapshotOfController(classic(2), pod("a", orphan), pod("b", orphan, labeled("app=web", "x=y")),
+				pod("c", orphan, labeled("app=x"))),
 			[]string{"adopt a", "adopt b"}, ""},
-		{"RC-10 each label counts", snapshotOfController(classic(0, selecting(map[string]string{"app": "web", "tier": "x"})), pods(1, orphan)...), nil, "all 0"},
-		{"RC-10 a nil selector adopts nothing, and lets nothing go", snapshotOfController(classic(2, selecting(nil)), pod("a", orphan), pod("b")), nil, "left alone"},
-		{"RC-10 nor does an empty one", snapshotOfController(classic(2, selecting(map[string]string{})), pod("a", orphan), pod("b")), nil, "left alone"},
-		{"RC-10 one that no label can have matches nothing", snapshotOfController(classic(0, selecting(map[string]string{"-": "!"})), pods(1, orphan)...), nil, ""},
+		{"RC-10 each label counts",
+			snapshotOfController(classic(0, selecting(map[string]string{"app": "web", "tier": "x"})), pods(1, orphan)...), nil, "all 0"},
+		{"RC-10 a nil selector adopts nothing, and lets nothing go",
+			snapshotOfController(classic(2, selecting(nil)), pod("a", orphan), pod("b")), nil, "left alone"},
+		{"RC-10 nor does an empty one", snapshotOfController(classic(2, selecting(map[string]string{})), pod("a", orphan), pod("b")), nil,
+			"left alone"},
+		{"RC-10 one that no label can have matches nothing",
+			snapshotOfController(classic(0, selecting(map[string]string{"-": "!"})), pods(1, orphan)...), nil, ""},
 		{"RC-11 without a template nothing is created", snapshotOfController(classic(2, noTemplate)), nil, "no labels"},
 		{"RC-11 what is too many goes all the same", snapshotOfController(classic(0, noTemplate), pods(1)...), []string{"delete p0"}, ""},
 		{"RC-12 replicas defaults to 1", snapshotOfController(classic(0, noReplicas)), []string{"create 1"}, ""},
 		{"RC-12 more are too many", snapshotOfController(classic(0, noReplicas), pod("a", ready(0)), pod("b")), []string{"delete a"}, ""},
-		{"RC-4 pods of a ReplicaSet of the same name are no concern", snapshotOfController(classic(1), pods(2, namesake)...), []string{"create 1"}, ""},
-		{"RC-19 nothing is left to do for one that is being deleted", snapshotOfController(classic(3, deleted), pods(1)...), nil, "garbage collector"},
+		{"RC-4 pods of a ReplicaSet of the same name are no concern", snapshotOfController(classic(1), pods(2, namesake)...),
+			[]string{"create 1"}, ""},
+		{"RC-19 nothing is left to do for one that is being deleted", snapshotOfController(classic(3, deleted), pods(1)...), nil,
+			"garbage collector"},
 	})
 }
 
 func TestRC4OwnerReferences(t *testing.T) {
 	want := []metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "ReplicationController", Name: "web", UID: "set", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		APIVersion: "v1", Kind: "ReplicationController", Name: "web", UID: "set", Controller: ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
 	}}
 	steps := planPods(now, snapshotOfController(classic(2), pod("a", orphan))).Steps
 	adopted := steps[0].(plan.Each).Sequences[0][0].(plan.Change).New
@@ -113,16 +124,19 @@ func TestRC4OwnerReferences(t *testing.T) {
 }
 
 func TestRC14RC15StatusOfReplicationControllers(t *testing.T) {
-	custom := corev1.ReplicationControllerCondition{Type: "Custom", Status: corev1.ConditionTrue, Reason: "R", Message: "M", LastTransitionTime: ago(time.Hour)}
+	custom := corev1.ReplicationControllerCondition{Type: "Custom", Status: corev1.ConditionTrue, Reason: "R", Message: "M",
+		LastTransitionTime: ago(time.Hour)}
 	condition := func(reason, message string) corev1.ReplicationControllerCondition {
 		return corev1.ReplicationControllerCondition{
-			Type: corev1.ReplicationControllerReplicaFailure, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), Reason: reason, Message: message}
+			Type: corev1.ReplicationControllerReplicaFailure, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
+			Reason: reason, Message: message}
 	}
 	has := func(all ...corev1.ReplicationControllerCondition) rcEdit {
 		return func(rc *corev1.ReplicationController) { rc.Status.Conditions = all }
 	}
 	told := func(rc *corev1.ReplicationController) {
-		rc.Status = corev1.ReplicationControllerStatus{Replicas: 2, FullyLabeledReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, ObservedGeneration: 1}
+		rc.Status = corev1.ReplicationControllerStatus{Replicas: 2, FullyLabeledReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2,
+			ObservedGeneration: 1}
 	}
 	noTemplate := func(rc *corev1.ReplicationController) { rc.Spec.Template = nil }
 	wide := func(rc *corev1.ReplicationController) {
@@ -139,13 +153,21 @@ func TestRC14RC15StatusOfReplicationControllers(t *testing.T) {
 		did  plan.Outcome
 		want *corev1.ReplicationControllerStatus
 	}{
-		{"RC-14 each number is its own", snapshotOfController(classic(4, wide), pod("a", labeled("app=web", "tier=front")), pod("b"), pod("c", ready(time.Second)), pod("d", unready)),
-			plan.Outcome{}, &corev1.ReplicationControllerStatus{Replicas: 4, FullyLabeledReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 2, ObservedGeneration: 7}},
-		{"RC-14 pods that terminate are not told", snapshotOfController(classic(2, told), append(pods(2), pod("x", terminatingPod))...), plan.Outcome{}, nil},
+		{"RC-14 each number is its own",
+			snapshotOfController(classic(4, wide), pod("a", labeled("app=web", "tier=front")), pod("b"), pod("c", ready(time.Second)),
+				pod("d", unready)),
+			plan.Outcome{},
+			&corev1.ReplicationControllerStatus{Replicas: 4, FullyLabeledReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 2,
+				ObservedGeneration: 7}},
+		{"RC-14 pods that terminate are not told", snapshotOfController(classic(2, told), append(pods(2), pod("x", terminatingPod))...),
+			plan.Outcome{}, nil},
 		{"RC-14 what is told already is not told again", snapshotOfController(classic(2, told), pods(2)...), plan.Outcome{}, nil},
-		{"RC-15 a failure, beside conditions of others", snapshotOfController(classic(2, has(custom))), no, conditions(custom, condition("FailedCreate", "no"))},
-		{"RC-15 it goes, and theirs stay", snapshotOfController(classic(0, has(custom, condition("FailedCreate", "no")))), plan.Outcome{}, conditions(custom)},
-		{"RC-11 no template", snapshotOfController(classic(2, noTemplate)), plan.Outcome{}, conditions(condition("FailedCreate", "unable to create pods, no labels"))},
+		{"RC-15 a failure, beside conditions of others", snapshotOfController(classic(2, has(custom))), no,
+			conditions(custom, condition("FailedCreate", "no"))},
+		{"RC-15 it goes, and theirs stay", snapshotOfController(classic(0, has(custom, condition("FailedCreate", "no")))), plan.Outcome{},
+			conditions(custom)},
+		{"RC-11 no template", snapshotOfController(classic(2, noTemplate)), plan.Outcome{},
+			conditions(condition("FailedCreate", "unable to create pods, no labels"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, statusWritten(t, reportStatus(now, c.s, c.did))); diff != "" {
@@ -190,7 +212,8 @@ func TestRC14RC15RC18StatusRoundTrip(t *testing.T) {
 		diff("the metadata", &before.ObjectMeta, view.ObjectMeta)
 		diff("RC-10: the selector", before.Spec.Selector, view.Spec.Selector.MatchLabels)
 		spec := corev1.ReplicationControllerSpec{
-			Replicas: view.Spec.Replicas, MinReadySeconds: view.Spec.MinReadySeconds, Selector: view.Spec.Selector.MatchLabels, Template: before.Spec.Template}
+			Replicas: view.Spec.Replicas, MinReadySeconds: view.Spec.MinReadySeconds, Selector: view.Spec.Selector.MatchLabels,
+			Template: before.Spec.Template}
 		if before.Spec.Template != nil {
 			spec.Template = &view.Spec.Template
 		}
@@ -219,16 +242,19 @@ func TestRC14FieldsOfTheStatus(t *testing.T) {
 func TestRC4PlansAndReportsAreThoseOfReplicaSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		w.set.Spec.Replicas = rapid.SampledFrom([]*int32{nil, w.set.Spec.Replicas, w.set.Spec.Replicas, w.set.Spec.Replicas}).Draw(t, "replicas or none")
+		w.set.Spec.Replicas = rapid.SampledFrom([]*int32{nil, w.set.Spec.Replicas, w.set.Spec.Replicas, w.set.Spec.Replicas}).Draw(t,
+			"replicas or none")
 		set := w.snapshotOf()
 		set.Disabled.TerminatingReplicas = true
 		rc := snapshotOfController(asController(w.set), w.pods...)
 		did := rapid.SampledFrom([]plan.Outcome{
-			{}, {Stopped: true, Err: errors.New("no")}, outcome(plan.Created, errors.New("no"), pod("")), outcome(plan.Deleted, errors.New("no"), pod("")),
+			{}, {Stopped: true, Err: errors.New("no")}, outcome(plan.Created, errors.New("no"), pod("")),
+			outcome(plan.Deleted, errors.New("no"), pod("")),
 			outcome(plan.Changed, errors.New("no"), pod("")), outcome(plan.Created, nil, pod("")),
 		}).Draw(t, "did")
 		for what, of := range map[string]func(view) plan.Plan{
-			"plan": func(s view) plan.Plan { return planPods(now, s) }, "report": func(s view) plan.Plan { return reportStatus(now, s, did) },
+			"plan":   func(s view) plan.Plan { return planPods(now, s) },
+			"report": func(s view) plan.Plan { return reportStatus(now, s, did) },
 		} {
 			if diff := cmp.Diff(of(set), withSetKinds(t, of(rc)), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s (-ReplicaSet +ReplicationController):\n%s", what, diff)
@@ -299,7 +325,8 @@ func asSet(rc *corev1.ReplicationController) *appsv1.ReplicaSet {
 	}
 	for _, c := range rc.Status.Conditions {
 		set.Status.Conditions = append(set.Status.Conditions, appsv1.ReplicaSetCondition{
-			Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+			Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime, Reason: c.Reason,
+			Message: c.Message})
 	}
 	return set
 }

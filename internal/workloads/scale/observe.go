@@ -32,7 +32,8 @@ func NewCaches(f *informers.Factory, fields ...string) (Caches, error) {
 // Watches are the watches of all kinds.
 func (c Caches) Watches(enqueues func(before, after plan.Object) []plan.Key) []reconcile.Watch {
 	return []reconcile.Watch{
-		c.Deployments.Watch(enqueues), c.ReplicaSets.Watch(enqueues), c.StatefulSets.Watch(enqueues), c.ReplicationControllers.Watch(enqueues),
+		c.Deployments.Watch(enqueues), c.ReplicaSets.Watch(enqueues), c.StatefulSets.Watch(enqueues),
+		c.ReplicationControllers.Watch(enqueues),
 	}
 }
 

@@ -23,14 +23,18 @@ func Of(o plan.Object) (w Workload, ok bool) {
 	var replicas *int32
 	switch o := o.(type) {
 	case *appsv1.Deployment:
-		replicas, w = o.Spec.Replicas, Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		replicas, w = o.Spec.Replicas,
+			Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
 	case *appsv1.ReplicaSet:
-		replicas, w = o.Spec.Replicas, Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		replicas, w = o.Spec.Replicas,
+			Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
 	case *appsv1.StatefulSet:
-		replicas, w = o.Spec.Replicas, Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		replicas, w = o.Spec.Replicas,
+			Workload{Observed: o.Status.Replicas, Selector: o.Spec.Selector, Template: &o.Spec.Template}
 	case *corev1.ReplicationController:
 		selector := &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
-		replicas, w = o.Spec.Replicas, Workload{Observed: o.Status.Replicas, Selector: selector, Template: o.Spec.Template}
+		replicas, w = o.Spec.Replicas,
+			Workload{Observed: o.Status.Replicas, Selector: selector, Template: o.Spec.Template}
 	default:
 		return w, false
 	}

@@ -38,7 +38,8 @@ func (s *Server) Get(_ context.Context, m client.Mapping, key plan.Key, into pla
 
 // List reads what matches, in the order of namespaces and names (client.Reader). Of fields, name and namespace can
 // be selected, the type of Secrets, and the node of pods.
-func (s *Server) List(_ context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (s *Server) List(_ context.Context, m client.Mapping, namespace string, o metav1.ListOptions,
+	into runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, err := s.matching(m, namespace, o)
@@ -93,7 +94,8 @@ func (s *Server) GetScale(ctx context.Context, m client.Mapping, key plan.Key) (
 }
 
 // SubjectAccessReview answers as [Server.Authorize] says (client.Reader).
-func (s *Server) SubjectAccessReview(_ context.Context, ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (s *Server) SubjectAccessReview(_ context.Context,
+	ask authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	s.mu.Lock()
 	allowed := s.allowed
 	s.mu.Unlock()
@@ -127,12 +129,14 @@ func (s *Server) matching(m client.Mapping, namespace string, o metav1.ListOptio
 		}
 	}
 	for key, one := range s.objects[m.GroupVersionKind] {
-		if (namespace == "" || key.Namespace == namespace) && key.String() > o.Continue && selector.Matches(labels.Set(one.GetLabels())) &&
+		if (namespace == "" || key.Namespace == namespace) && key.String() > o.Continue &&
+			selector.Matches(labels.Set(one.GetLabels())) &&
 			field.Matches(fieldsOf(key, one)) {
 			found = append(found, one)
 		}
 	}
-	slices.SortFunc(found, func(a, b plan.Object) int { return cmp.Compare(plan.KeyOf(a).String(), plan.KeyOf(b).String()) })
+	slices.SortFunc(found,
+		func(a, b plan.Object) int { return cmp.Compare(plan.KeyOf(a).String(), plan.KeyOf(b).String()) })
 	return found, nil
 }
 

@@ -97,7 +97,8 @@ func TestWrites(t *testing.T) {
 	if err := s.Get(ctx, pods, plan.KeyOf(made), p); !apierrors.IsNotFound(err) {
 		t.Errorf("deleted: %v", err)
 	}
-	want := []string{"create Pod web-*", "update Pod web-1", "refused update Pod web-1", "refused update Pod web-1", "refused create Pod web-1",
+	want := []string{"create Pod web-*", "update Pod web-1", "refused update Pod web-1", "refused update Pod web-1",
+		"refused create Pod web-1",
 		"refused create Pod *", "refused delete Pod web-1", "refused delete Pod web-1", "delete Pod web-1"}
 	if got := s.Log(); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -124,12 +125,19 @@ func TestPatches(t *testing.T) {
 		fails func(error) bool
 		want  string // of the label "app" and the size
 	}{
-		{"strategic", pods, pod("a", "web"), client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop"}}}`)}, nil, "shop"},
-		{"strategic, of a custom resource", widgets, widget("a", 1), client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{}`)}, apierrors.IsUnsupportedMediaType, ""},
-		{"merge", widgets, widget("a", 1), client.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop","x":null}},"spec":{"size":2}}`)}, nil, "shop 2"},
-		{"another uid", pods, pod("a", "web"), client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{"metadata":{"uid":"x"}}`)}, apierrors.IsConflict, ""},
-		{"another version", widgets, widget("a", 1), client.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"resourceVersion":"9"}}`)}, apierrors.IsConflict, ""},
-		{"apply", widgets, widget("a", 1), client.Patch{Type: types.ApplyPatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop"}}}`)}, nil, "shop 1"},
+		{"strategic", pods, pod("a", "web"),
+			client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop"}}}`)}, nil, "shop"},
+		{"strategic, of a custom resource", widgets, widget("a", 1), client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{}`)},
+			apierrors.IsUnsupportedMediaType, ""},
+		{"merge", widgets, widget("a", 1),
+			client.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop","x":null}},"spec":{"size":2}}`)},
+			nil, "shop 2"},
+		{"another uid", pods, pod("a", "web"), client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{"metadata":{"uid":"x"}}`)},
+			apierrors.IsConflict, ""},
+		{"another version", widgets, widget("a", 1),
+			client.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"resourceVersion":"9"}}`)}, apierrors.IsConflict, ""},
+		{"apply", widgets, widget("a", 1), client.Patch{Type: types.ApplyPatchType, Data: []byte(`{"metadata":{"labels":{"app":"shop"}}}`)},
+			nil, "shop 1"},
 		{"not JSON", widgets, widget("a", 1), client.Patch{Type: types.MergePatchType, Data: []byte(`{`)}, apierrors.IsBadRequest, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,7 +172,8 @@ func TestApplyCreatesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied := client.Patch{Type: types.ApplyPatchType, Data: data}
-	if _, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied, client.WriteOptions{}); !apierrors.IsBadRequest(err) {
+	if _, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied,
+		client.WriteOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("without a field manager: %v", err)
 	}
 	made, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied, client.WriteOptions{FieldManager: "me"})
@@ -199,7 +208,8 @@ func TestLists(t *testing.T) {
 		}
 		var names, same, again []string
 		for i := range typed.Items {
-			names, same, again = append(names, typed.Items[i].Name), append(same, partial.Items[i].Name), append(again, any.Items[i].GetName())
+			names, same, again = append(names, typed.Items[i].Name), append(same, partial.Items[i].Name),
+				append(again, any.Items[i].GetName())
 		}
 		if got := strings.Join(names, " "); got != c.want || !slices.Equal(same, names) || !slices.Equal(again, names) {
 			t.Errorf("%q %+v: %s, %v, %v, want %s", c.namespace, c.o, got, same, again, c.want)
@@ -208,10 +218,12 @@ func TestLists(t *testing.T) {
 			t.Errorf("version %s", typed.ResourceVersion)
 		}
 	}
-	if err := s.List(t.Context(), pods, "", metav1.ListOptions{FieldSelector: "spec.hostNetwork=true"}, &corev1.PodList{}); !apierrors.IsBadRequest(err) {
+	if err := s.List(t.Context(), pods, "", metav1.ListOptions{FieldSelector: "spec.hostNetwork=true"},
+		&corev1.PodList{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("a field that is not served: %v", err)
 	}
-	if err := s.DeleteCollection(t.Context(), pods, "ns", metav1.ListOptions{LabelSelector: "app=web"}, metav1.DeleteOptions{}); err != nil {
+	if err := s.DeleteCollection(t.Context(), pods, "ns", metav1.ListOptions{LabelSelector: "app=web"},
+		metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	if got := s.Names(podKind); !slices.Equal(got, []string{"c", "d"}) {
@@ -339,7 +351,8 @@ func TestScale(t *testing.T) {
 	if err := s.Get(t.Context(), sets, plan.KeyOf(set), set); err != nil || *set.Spec.Replicas != 5 || set.Spec.Selector == nil {
 		t.Errorf("%+v, %v", set, err)
 	}
-	if _, err := s.Update(t.Context(), sets, &autoscalingv1.Scale{}, client.WriteOptions{Subresource: "scale"}); !apierrors.IsNotFound(err) {
+	if _, err := s.Update(t.Context(), sets, &autoscalingv1.Scale{},
+		client.WriteOptions{Subresource: "scale"}); !apierrors.IsNotFound(err) {
 		t.Errorf("no such object: %v", err)
 	}
 }
@@ -348,7 +361,8 @@ func TestEviction(t *testing.T) {
 	s := NewServer()
 	must(t, s, pods, pod("a", ""))
 	evict := func(subresource string, o *metav1.DeleteOptions) error {
-		_, err := s.Create(t.Context(), pods, &policyv1.Eviction{ObjectMeta: pod("a", "").ObjectMeta, DeleteOptions: o}, client.WriteOptions{Subresource: subresource})
+		_, err := s.Create(t.Context(), pods, &policyv1.Eviction{ObjectMeta: pod("a", "").ObjectMeta, DeleteOptions: o},
+			client.WriteOptions{Subresource: subresource})
 		return err
 	}
 	other := types.UID("other")

@@ -21,7 +21,8 @@ import (
 )
 
 // Create creates an object (client.Client). Of subresources it knows the eviction of a pod, which deletes it at once.
-func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	w := Write{Verb: "create", Mapping: m, Key: plan.KeyOf(o), Options: opts}
 	if w.Key.Name == "" {
 		w.Key.Name = o.GetGenerateName() + "*"
@@ -44,7 +45,8 @@ func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object, opts
 }
 
 // Update replaces an object, or the number of replicas in its scale (client.Client).
-func (s *Server) Update(_ context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (s *Server) Update(_ context.Context, m client.Mapping, o plan.Object,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var made *metav1.PartialObjectMetadata
 	err := s.do(Write{Verb: "update", Mapping: m, Key: plan.KeyOf(o), Options: opts}, func() error {
 		old := s.objects[m.GroupVersionKind][plan.KeyOf(o)]
@@ -66,7 +68,8 @@ func (s *Server) Update(_ context.Context, m client.Mapping, o plan.Object, opts
 
 // Patch patches an object (client.Client). To apply a patch is to create the object, or to merge the patch into it:
 // no fields are owned, so an apply never takes one away and never conflicts.
-func (s *Server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (s *Server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var made *metav1.PartialObjectMetadata
 	err := s.do(Write{Verb: "patch", Mapping: m, Key: key, Options: opts}, func() error {
 		old := s.objects[m.GroupVersionKind][key]
@@ -92,7 +95,8 @@ func (s *Server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch 
 			return err
 		}
 		if after.GetResourceVersion() != old.GetResourceVersion() {
-			return conflict(m, key, "the resourceVersion is %s, not %s", old.GetResourceVersion(), after.GetResourceVersion())
+			return conflict(m, key, "the resourceVersion is %s, not %s", old.GetResourceVersion(),
+				after.GetResourceVersion())
 		}
 		made, err = s.replace(m, old, after)
 		return err
@@ -102,11 +106,13 @@ func (s *Server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch 
 
 // Delete deletes an object at once (client.Client).
 func (s *Server) Delete(_ context.Context, m client.Mapping, key plan.Key, opts metav1.DeleteOptions) error {
-	return s.do(Write{Verb: "delete", Mapping: m, Key: key, DeleteOptions: opts}, func() error { return s.delete(m, key, opts) })
+	return s.do(Write{Verb: "delete", Mapping: m, Key: key, DeleteOptions: opts},
+		func() error { return s.delete(m, key, opts) })
 }
 
 // DeleteCollection deletes what matches at once (client.Client).
-func (s *Server) DeleteCollection(_ context.Context, m client.Mapping, namespace string, match metav1.ListOptions, opts metav1.DeleteOptions) error {
+func (s *Server) DeleteCollection(_ context.Context, m client.Mapping, namespace string, match metav1.ListOptions,
+	opts metav1.DeleteOptions) error {
 	w := Write{Verb: "deletecollection", Mapping: m, Key: plan.Key{Namespace: namespace}, DeleteOptions: opts}
 	return s.do(w, func() error {
 		found, err := s.matching(m, namespace, match)
@@ -200,7 +206,9 @@ func patched(m client.Mapping, old plan.Object, patch client.Patch) (plan.Object
 			u.Object = merge(u.Object, fields)
 		}
 	default:
-		return nil, apierrors.NewGenericServerResponse(415, "patch", m.GroupResource(), old.GetName(), "no such patches: "+string(patch.Type), 0, true)
+		return nil,
+			apierrors.NewGenericServerResponse(415, "patch", m.GroupResource(), old.GetName(),
+				"no such patches: "+string(patch.Type), 0, true)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

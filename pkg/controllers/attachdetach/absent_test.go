@@ -54,8 +54,8 @@ func (b *bench) meanwhile(after time.Duration, what func()) {
 	}
 }
 
-// A driver that attaches nothing is installed anew, while this process leads or another one begins to: its volumes get no VolumeAttachments. If it stays
-// away, they do (AD-11).
+// A driver that attaches nothing is installed anew, while this process leads or another one begins to: its volumes get no
+// VolumeAttachments. If it stays away, they do (AD-11).
 func TestDriverInstalledAnew(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {
 		b.put(attachesNothing())

@@ -14,7 +14,8 @@ func BenchmarkPlanNode(b *testing.B) {
 			s := nodeSnapshot{Name: "n", Node: aNode(), Memory: nodeMemory{UID: "n1"}}
 			for i := range n {
 				v := on(fmt.Sprint("disk-", i))
-				s.Node.Status.VolumesAttached = append(s.Node.Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(v.Name)})
+				s.Node.Status.VolumesAttached = append(s.Node.Status.VolumesAttached,
+					corev1.AttachedVolume{Name: corev1.UniqueVolumeName(v.Name)})
 				if i%2 == 0 {
 					v.Pod = "shop/web"
 				}

@@ -158,7 +158,8 @@ func TestPodsThatEnd(t *testing.T) {
 			b.Fatal(err)
 		}
 		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		b.put(p)
 		time.Sleep(time.Hour)
 		b.is("d0:n0 n0=d0")
@@ -187,12 +188,14 @@ func TestDriversThatAttachNothing(t *testing.T) {
 func TestDriversOfVolumesInPodsThatAttachNothing(t *testing.T) {
 	yes, no := true, false
 	says := func(required *bool) *storagev1.CSIDriver {
-		return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "cinder.csi.openstack.org"}, Spec: storagev1.CSIDriverSpec{AttachRequired: required}}
+		return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "cinder.csi.openstack.org"},
+			Spec: storagev1.CSIDriverSpec{AttachRequired: required}}
 	}
 	run(t, Options{}, 1, func(b *bench) {
 		b.put(says(&no))
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n0"}}
-		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{VolumeID: "1"}}}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data",
+			VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{VolumeID: "1"}}}}
 		b.put(p)
 		listed := func(want int) {
 			b.Helper()
@@ -260,8 +263,8 @@ func TestANodeIsDrained(t *testing.T) {
 	})
 }
 
-// 2000 volumes of 40 nodes are moved to 40 others at once. What the driver takes aside, that is done in a few seconds, with two writes for each
-// volume, and a few for each node.
+// 2000 volumes of 40 nodes are moved to 40 others at once. What the driver takes aside, that is done in a few seconds, with two writes
+// for each volume, and a few for each node.
 func TestManyVolumesMove(t *testing.T) {
 	const volumes, nodes = 2000, 40
 	run(t, Options{}, 2*nodes, func(b *bench) {
@@ -284,7 +287,8 @@ func TestManyVolumesMove(t *testing.T) {
 		attached, patches := 0, 0
 		for i, n := range nodeList.Items {
 			attached += len(n.Status.VolumesAttached)
-			if len(n.Status.VolumesAttached) > 0 && slices.ContainsFunc(nodeList.Items[i].Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == "" }) {
+			if len(n.Status.VolumesAttached) > 0 &&
+				slices.ContainsFunc(nodeList.Items[i].Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == "" }) {
 				b.Error("a volume without a name is listed")
 			}
 		}
@@ -298,13 +302,14 @@ func TestManyVolumesMove(t *testing.T) {
 			}
 		}
 		if attached != volumes || creates != volumes || patches > 6*nodes {
-			b.Errorf("after 10s %d of %d are attached, with %d VolumeAttachments created and %d writes of the status of %d nodes", attached, volumes, creates, patches, 2*nodes)
+			b.Errorf("after 10s %d of %d are attached, with %d VolumeAttachments created and %d writes of the status of %d nodes", attached,
+				volumes, creates, patches, 2*nodes)
 		}
 	})
 }
 
-// AD-51: pods are told at once what the API server says when it refuses to attach a volume to their node, and again as long as it does; other nodes
-// get the volume nevertheless.
+// AD-51: pods are told at once what the API server says when it refuses to attach a volume to their node, and again as long as it does;
+// other nodes get the volume nevertheless.
 func TestARefusal(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {
 		b.disk(0, corev1.ReadWriteMany)
@@ -337,10 +342,12 @@ func TestARefusal(t *testing.T) {
 
 func TestAD1AD2AD3Entry(t *testing.T) {
 	c := New(Options{})
-	if c.Name != "persistentvolume-attach-detach-controller" || c.Alias != "attachdetach" || c.Account != "attachdetach-controller" || c.EventSource != "" || c.OffByDefault || c.Beside {
+	if c.Name != "persistentvolume-attach-detach-controller" || c.Alias != "attachdetach" || c.Account != "attachdetach-controller" ||
+		c.EventSource != "" || c.OffByDefault || c.Beside {
 		t.Errorf("%+v", c)
 	}
-	if errs := (&Options{ReconcileSyncPeriod: 999 * time.Millisecond}).Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "reconcile-sync-loop-period") {
+	if errs := (&Options{ReconcileSyncPeriod: 999 * time.Millisecond}).Validate(); len(errs) != 1 ||
+		!strings.Contains(errs[0].Error(), "reconcile-sync-loop-period") {
 		t.Error(errs)
 	}
 }

@@ -36,8 +36,8 @@ func (b *bench) older(name, node string) {
 	b.put(p)
 }
 
-// AD-13, AD-24: one node at a time lists an exclusive volume of which it is only told, though the kubelets of all say that they use what they wait
-// for. Of two nodes that is the one of the older pod (AD-80).
+// AD-13, AD-24: one node at a time lists an exclusive volume of which it is only told, though the kubelets of all say that they use
+// what they wait for. Of two nodes that is the one of the older pod (AD-80).
 func TestOneNodeIsToldOfAVolume(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {
 		b.volume(0, lunSource(), corev1.ReadWriteOnce)
@@ -55,9 +55,10 @@ func TestOneNodeIsToldOfAVolume(t *testing.T) {
 			waiting     = `Warning FailedAttachVolume Waiting for detach for volume "d0" Volume is already `
 			exclusively = waiting + "exclusively attached to one node, waiting on detach before it can be attached to another node"
 		)
-		// Two pods wait, and are told twice in a minute. While the cache does not show the last pod yet, its node uses the volume for nobody: the
-		// other two may be told that, once each.
-		b.toldAll(exclusively, 2, succeeded, waiting+"used by pod(s) a", waiting+"used by pod(s) a", waiting+"used by pod(s) a", waiting+"used by pod(s) a")
+		// Two pods wait, and are told twice in a minute. While the cache does not show the last pod yet, its node uses the volume for
+		// nobody: the other two may be told that, once each.
+		b.toldAll(exclusively, 2, succeeded, waiting+"used by pod(s) a", waiting+"used by pod(s) a", waiting+"used by pod(s) a",
+			waiting+"used by pod(s) a")
 		b.removePod("a")
 		b.node("n1", func(n *corev1.Node) { n.Status.VolumesInUse = nil })
 		time.Sleep(time.Minute)

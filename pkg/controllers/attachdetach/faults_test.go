@@ -29,8 +29,8 @@ func (b *bench) dies(nodes ...string) {
 	}
 }
 
-// A Node is deleted, and its machine lives: that hears only from the deletion of its pods that it is to end their containers, which takes as long
-// as they may take.
+// A Node is deleted, and its machine lives: that hears only from the deletion of its pods that it is to end their containers, which
+// takes as long as they may take.
 func TestMachineThatOutlivesItsNode(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {
 		used(b)
@@ -49,8 +49,10 @@ func TestMachineThatOutlivesItsNode(t *testing.T) {
 func TestPodThatNeverRan(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {
 		used(b)
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n0"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
-		p.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n0"},
+			Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "x",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}}}
 		b.put(p)
 		b.dies("n0")
 		b.removePod("a")
@@ -120,8 +122,8 @@ func (b *bench) runs(name string) {
 	b.put(p)
 }
 
-// A driver could not attach a volume, or nobody knows whether it has, and the pod is gone: the node does not say that it has the volume in use, so
-// it is detached without a wait for the node's next status.
+// A driver could not attach a volume, or nobody knows whether it has, and the pod is gone: the node does not say that it has the volume
+// in use, so it is detached without a wait for the node's next status.
 func TestMEND27WhatWasNeverAttached(t *testing.T) {
 	for _, failure := range []*storagev1.VolumeError{nil, {Message: "time-out"}} {
 		run(t, Options{}, 1, func(b *bench) {
@@ -143,8 +145,8 @@ func TestMEND27WhatWasNeverAttached(t *testing.T) {
 	}
 }
 
-// A Node is deleted that had a volume in use, and its pods are gone: the volume is detached when the machine has had the time to end them, which is
-// long before the six minutes of a node that is not ready.
+// A Node is deleted that had a volume in use, and its pods are gone: the volume is detached when the machine has had the time to end
+// them, which is long before the six minutes of a node that is not ready.
 func TestMEND28NodeWithoutPods(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {
 		used(b)

@@ -27,7 +27,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// bench is the controller before a server in virtual time. A driver attaches and detaches volumes, if it works, and takes a moment for each.
+// bench is the controller before a server in virtual time. A driver attaches and detaches volumes, if it works, and takes a moment for
+// each.
 type bench struct {
 	*testing.T
 	*clienttest.Server
@@ -60,7 +61,8 @@ func run(t *testing.T, o Options, nodes int, terms ...func(*bench)) {
 		b.AfterWrite(b.attacher)
 		for _, test := range terms {
 			entry := New(o)
-			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}}, managertest.Cache{Example: &corev1.Pod{}},
+			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}},
+				managertest.Cache{Example: &corev1.Pod{}},
 				managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
 				managertest.Cache{Example: &storagev1.VolumeAttachment{}}, managertest.Cache{Example: &storagev1.CSIDriver{}})
 			b.brake, c.Access.Client, c.Access.Events = c.Brake, b, b.events
@@ -191,8 +193,10 @@ func (b *bench) remove(kind client.Mapping, namespace, name string) {
 
 // pod puts a pod that uses the disk d<i> on a node.
 func (b *bench) pod(name string, i int, node string) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()}, Spec: corev1.PodSpec{NodeName: node}}
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("d", i)}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()},
+		Spec: corev1.PodSpec{NodeName: node}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("d", i)}}}}
 	b.put(p)
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A node that is not ready keeps what it uses for six minutes (AD-34); one that is out of service does not (AD-35, AD-61); a healthy one keeps it
-// for ever (AD-37).
+// A node that is not ready keeps what it uses for six minutes (AD-34); one that is out of service does not (AD-35, AD-61); a healthy
+// one keeps it for ever (AD-37).
 func TestForce(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -71,7 +71,8 @@ func TestTheBrake(t *testing.T) {
 		b.fail(4)
 		time.Sleep(8 * time.Minute)
 		b.is("d0:n0 d1:n1 d2:n2 d3:n3 n0=d0 n1=d1 n2=d2 n3=d3")
-		if held := b.brake.Holds(time.Now()); len(held) != 1 || held[0].What != whatIsHeld || !strings.Contains(held[0].Why, "4 of 6 nodes are not ready") {
+		if held := b.brake.Holds(time.Now()); len(held) != 1 || held[0].What != whatIsHeld ||
+			!strings.Contains(held[0].Why, "4 of 6 nodes are not ready") {
 			b.Errorf("%+v", held)
 		}
 		b.node("n3", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
@@ -126,7 +127,8 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 func TestTheBrakeDoesNotCountWhatOthersHaveMade(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {
 		for i := range 20 {
-			b.put(anAttachment(fmt.Sprint("d", i), fmt.Sprint("elsewhere-", i), func(a *storagev1.VolumeAttachment) { a.Name = fmt.Sprint("mine-", i) }))
+			b.put(anAttachment(fmt.Sprint("d", i), fmt.Sprint("elsewhere-", i),
+				func(a *storagev1.VolumeAttachment) { a.Name = fmt.Sprint("mine-", i) }))
 		}
 		b.fail(2)
 		time.Sleep(7 * time.Minute)
@@ -224,7 +226,8 @@ func TestANodeIsMadeAnew(t *testing.T) {
 	})
 }
 
-// AD-18: no timer takes a volume from a node that is not ready while a pod there may use it, of which nobody knows, as a claim is not bound any more.
+// AD-18: no timer takes a volume from a node that is not ready while a pod there may use it, of which nobody knows, as a claim is not
+// bound any more.
 func TestClaimsThatAreLost(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {
 		b.disk(0)

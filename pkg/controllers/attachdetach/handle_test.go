@@ -16,8 +16,8 @@ func diskOf(i int) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: fmt.Sprint("d", i)}}
 }
 
-// A disk that comes back as another PersistentVolume is not attached to a second node while a VolumeAttachment that names the old one is left
-// (AD-70), also if the old name belongs to another disk by now; and what is needed there keeps it.
+// A disk that comes back as another PersistentVolume is not attached to a second node while a VolumeAttachment that names the old one
+// is left (AD-70), also if the old name belongs to another disk by now; and what is needed there keeps it.
 func TestADiskComesBackUnderAnotherName(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the old name is reused: %t", reused), func(t *testing.T) {
@@ -90,7 +90,8 @@ func testADiskIsNeededUnderAnotherName(t *testing.T, mode corev1.PersistentVolum
 		b.remove(volumeKind, "", "d0")
 		time.Sleep(10 * time.Second)
 		b.is("d0:n0")
-		if n := len(slices.DeleteFunc(b.Writes(), func(w clienttest.Write) bool { return w.Kind != attachmentKind.Kind || w.Verb != "create" })); n != 1 {
+		if n := len(slices.DeleteFunc(b.Writes(),
+			func(w clienttest.Write) bool { return w.Kind != attachmentKind.Kind || w.Verb != "create" })); n != 1 {
 			b.Errorf("%d VolumeAttachments were created", n)
 		}
 		b.stuck.Store(false)

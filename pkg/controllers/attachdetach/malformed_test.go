@@ -35,14 +35,18 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		var before []plan.Object
 		for i := range 3 {
-			n, p, c, pv, a := &corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.VolumeAttachment{}
+			n, p, c, pv, a := &corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
+				&storagev1.VolumeAttachment{}
 			for _, o := range []plan.Object{n, p, c, pv, a} {
 				names(o, i)
 			}
 			if rapid.Bool().Draw(t, "they belong together") {
 				n.Annotations = map[string]string{managedNode: ""}
 				p.Spec.NodeName, a.Spec.NodeName = n.Name, n.Name
-				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
+				p.Spec.Volumes = append(p.Spec.Volumes,
+					corev1.Volume{
+						VolumeSource: corev1.VolumeSource{
+							PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
 				c.Spec.VolumeName, c.Status.Phase = pv.Name, corev1.ClaimBound
 				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: c.Name, UID: c.UID}
 				a.Spec.Source = storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}

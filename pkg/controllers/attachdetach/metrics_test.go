@@ -54,18 +54,22 @@ func TestAD54AD55AD56Metrics(t *testing.T) {
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "a"}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "d0", UID: "u"}
 	p := at("n", "web").Pods[0]
-	p.Spec.Volumes = []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d0"}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "d",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d0"}}}}
 	n := aNode()
 	n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: volumes.FCPrefix + "[w]:0"}}
 	for _, o := range []plan.Object{claim, pv, p, n, anAttachment("a", "n"), anAttachment("b", "n", unattached)} {
 		w.add(t, o)
 	}
 	gone := volumes.AttachmentName(driver, "gone", "n")
-	s := nodeSnapshot{Name: "n", Node: n, Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
+	s := nodeSnapshot{Name: "n", Node: n, Volumes: []nodeVolume{on("a")},
+		Memory: nodeMemory{Asked: map[string]asked{gone: {time.Now().Add(-time.Second), "kubernetes.io/csi:" + driver}}}}
 	a := s.Volumes[0].Attachment
 	d := nodeDecision{Deleted: map[string]string{a.Name: forcedByTaint}, Verdicts: map[string]string{a.Name: "out of service"}}
 	c.appliedNode(t.Context(), s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: a}}}, plan.Outcome{})
-	c.appliedVolume(t.Context(), volumeSnapshot{Volume: exclusive}, volumeDecision{Why: "it waits", Attached: map[string]time.Duration{"n": time.Second}, Failed: map[string]time.Duration{"m": time.Second}}, plan.Outcome{}, plan.Outcome{})
+	c.appliedVolume(t.Context(), volumeSnapshot{Volume: exclusive},
+		volumeDecision{Why: "it waits", Attached: map[string]time.Duration{"n": time.Second},
+			Failed: map[string]time.Duration{"m": time.Second}}, plan.Outcome{}, plan.Outcome{})
 	got := values(t, c)
 	kind := "kubernetes.io/csi:" + driver
 	for line, want := range map[string]float64{

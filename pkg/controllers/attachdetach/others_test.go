@@ -9,15 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a user writes into a pod says nothing of the volumes of others: not whether they are for one node at a time, nor what their VolumeAttachments
-// name. For pods that name them so, it does.
+// What a user writes into a pod says nothing of the volumes of others: not whether they are for one node at a time, nor what their
+// VolumeAttachments name. For pods that name them so, it does.
 func TestVolumeInAPodOfAnother(t *testing.T) {
 	for name, phase := range map[string]corev1.PodPhase{"its pod has failed": corev1.PodFailed, "its pod runs": corev1.PodRunning} {
 		t.Run(name, func(t *testing.T) {
 			run(t, Options{}, 4, func(b *bench) {
-				b.volume(0, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: "vol-1"}}, corev1.ReadWriteMany)
-				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n0"}, Status: corev1.PodStatus{Phase: phase}}
-				p.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1", FSType: "evil"}}}}
+				b.volume(0, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com",
+					VolumeHandle: "vol-1"}}, corev1.ReadWriteMany)
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n0"},
+					Status: corev1.PodStatus{Phase: phase}}
+				p.Spec.Volumes = []corev1.Volume{{Name: "x",
+					VolumeSource: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1",
+						FSType: "evil"}}}}
 				b.put(p)
 				b.pod("a", 0, "n0")
 				b.pod("b", 0, "n1")

@@ -17,10 +17,12 @@ import (
 )
 
 const (
-	unmountTimeout  = 6 * time.Minute  // for so long, a node that is not ready keeps what it has in use (AD-5, AD-34)
-	goneGrace       = time.Minute      // a machine whose Node is gone has so long to end what ran on it
-	goneProof       = 10 * time.Minute // the brake holds no longer: then so many Nodes have been gone, or not ready, for long
-	oldNews         = time.Hour        // a node that has not been ready for so long does not count for the brake any more
+	unmountTimeout = 6 * time.Minute // for so long, a node that is not ready keeps what it has in use (AD-5, AD-34)
+	goneGrace      = time.Minute     // a machine whose Node is gone has so long to end what ran on it
+	// the brake holds no longer: then so many Nodes have been gone, or not ready, for long
+	goneProof = 10 * time.Minute
+	// a node that has not been ready for so long does not count for the brake any more
+	oldNews         = time.Hour
 	rereadInterval  = 5 * time.Second  // when a node is read again that could not be read
 	recheckInterval = 10 * time.Second // when a decision is looked at again that depends on something else
 	writePause      = time.Second      // the status of a node is written no more often

@@ -161,72 +161,127 @@ func TestPlanNode(t *testing.T) {
 		want   []string
 		forced string
 	}{
-		{"AD-28 what is attached and needed is listed", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}}, []string{"status lists [a]"}, ""},
-		{"AD-28 not before the driver says so", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(unattached))}}, nil, ""},
-		{"AD-40 in an order that does not change", aNode(listing("c", "b")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed), on("b", needed), on("c", needed)}}, []string{"status lists [c b a]"}, ""},
+		{"AD-28 what is attached and needed is listed", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}},
+			[]string{"status lists [a]"}, ""},
+		{"AD-28 not before the driver says so", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(unattached))}},
+			nil, ""},
+		{"AD-40 in an order that does not change", aNode(listing("c", "b")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed), on("b", needed), on("c", needed)}}, []string{"status lists [c b a]"}, ""},
 		{"AD-40 and what others list stays", aNode(listing("b"), func(n *corev1.Node) {
 			n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: "x/flex", DevicePath: "@/dev/x"})
 		}), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}}, []string{"status lists [x/flex@/dev/x a]"}, ""},
-		{"AD-44 what has lost its VolumeAttachment is not listed", aNode(listing("a")), nil, false, nodeSnapshot{}, []string{"status lists []"}, ""},
-		{"AD-9 a kubelet that attaches volumes itself is left alone", aNode(unmanaged, listing("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
-		{"AD-32 what no pod needs leaves the list first", aNode(listing("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"status lists []"}, ""},
+		{"AD-44 what has lost its VolumeAttachment is not listed", aNode(listing("a")), nil, false, nodeSnapshot{},
+			[]string{"status lists []"}, ""},
+		{"AD-9 a kubelet that attaches volumes itself is left alone", aNode(unmanaged, listing("a")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
+		{"AD-32 what no pod needs leaves the list first", aNode(listing("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}},
+			[]string{"status lists []"}, ""},
 		{"AD-32 then the node is read", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"reads Node n"}, ""},
 		{"AD-32 and then it is detached", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
-		{"AD-32 not if the node read live has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 5s"}, ""},
-		{"AD-32 nor if it still lists it", aNode(), aNode(listing("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-85 nor if it is another node by now", aNode(), aNode(func(n *corev1.Node) { n.UID = "n2" }), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-85 nor if the node cannot be read", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Unread: "down"}, []string{"again in 5s"}, ""},
-		{"AD-31 what a node has in use stays, and is listed", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
-		{"AD-37 however long, if the node is healthy", aNode(listing("a"), using("a")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, nil, ""},
-		{"AD-34 six minutes, if it is not ready", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(minute, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-34 then it leaves the list", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"status lists []"}, ""},
-		{"AD-34 and is detached", aNode(using("a"), unready), aNode(using("a"), unready), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"detach a"}, forcedByTime},
-		{"AD-72 but not if the node read live is ready", aNode(using("a"), unready), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5s"}, ""},
-		{"AD-3 nor if that is switched off", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), DisableTimeout: true}, nil, ""},
-		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unreadySeconds(599)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
-		{"for ten minutes", aNode(listing("a"), using("a"), unreadySeconds(600)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"status lists []"}, ""},
-		{"AD-10, AD-35 the taint is enough at once, though it is ready", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, forcedByTaint},
-		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
-		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 5s"}, ""},
-		{"AD-18 a pod that may still run keeps it, whatever the node says", aNode(listing("a"), unready, outOfServiceTaint), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, func(v *nodeVolume) { v.Terminating = true })}, Memory: spare(time.Hour, "a")}, nil, ""},
-		{"AD-34 six minutes of not being ready", aNode(listing("a"), using("a"), unreadySeconds(60)), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
-		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), PodWithUnboundClaim: "shop/web"}, nil, ""},
-		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
-			m := spare(time.Hour, "a")
-			m.HadUnboundClaim = true
-			return m
-		}()}, []string{"again in 6m0.001s"}, ""},
-		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, PodWithUnboundClaim: "shop/web"}, []string{"detach a"}, forcedByTaint},
-		{"AD-18 such a pod on a node that is gone", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, PodWithUnboundClaim: "shop/web"}, []string{"again in 10s"}, ""},
-		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
-		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
-		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []nodeVolume{on("a", by(created(40)))}}, []string{"detach a"}, ""},
-		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
-		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(50 * second)}, []string{"again in 10s"}, ""},
-		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
-		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
+		{"AD-32 not if the node read live has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}},
+			[]string{"again in 5s"}, ""},
+		{"AD-32 nor if it still lists it", aNode(), aNode(listing("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}},
+			[]string{"again in 10s"}, ""},
+		{"AD-85 nor if it is another node by now", aNode(), aNode(func(n *corev1.Node) { n.UID = "n2" }), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-85 nor if the node cannot be read", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Unread: "down"},
+			[]string{"again in 5s"}, ""},
+		{"AD-31 what a node has in use stays, and is listed", aNode(listing("a"), using("a")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, nil, ""},
+		{"AD-37 however long, if the node is healthy", aNode(listing("a"), using("a")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, nil, ""},
+		{"AD-34 six minutes, if it is not ready", aNode(listing("a"), using("a"), unready), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(minute, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-34 then it leaves the list", aNode(listing("a"), using("a"), unready), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"status lists []"}, ""},
+		{"AD-34 and is detached", aNode(using("a"), unready), aNode(using("a"), unready), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"detach a"}, forcedByTime},
+		{"AD-72 but not if the node read live is ready", aNode(using("a"), unready), aNode(using("a")), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5s"}, ""},
+		{"AD-3 nor if that is switched off", aNode(listing("a"), using("a"), unready), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), DisableTimeout: true}, nil, ""},
+		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unreadySeconds(599)), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
+		{"for ten minutes", aNode(listing("a"), using("a"), unreadySeconds(600)), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"status lists []"}, ""},
+		{"AD-10, AD-35 the taint is enough at once, though it is ready", aNode(using("a"), outOfServiceTaint),
+			aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, forcedByTaint},
+		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready),
+			true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
+		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 5s"}, ""},
+		{"AD-18 a pod that may still run keeps it, whatever the node says", aNode(listing("a"), unready, outOfServiceTaint), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed, func(v *nodeVolume) { v.Terminating = true })},
+				Memory: spare(time.Hour, "a")}, nil, ""},
+		{"AD-34 six minutes of not being ready", aNode(listing("a"), using("a"), unreadySeconds(60)), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), PodWithUnboundClaim: "shop/web"}, nil, ""},
+		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
+				m := spare(time.Hour, "a")
+				m.HadUnboundClaim = true
+				return m
+			}()}, []string{"again in 6m0.001s"}, ""},
+		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, PodWithUnboundClaim: "shop/web"}, []string{"detach a"}, forcedByTaint},
+		{"AD-18 such a pod on a node that is gone", nil, nil, true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, PodWithUnboundClaim: "shop/web"},
+			[]string{"again in 10s"}, ""},
+		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}},
+			[]string{"detach a"}, ""},
+		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", by(created(40)))}}, []string{"detach a"}, ""},
+		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"detach a"}, ""},
+		{"AD-62 the node is gone: its machine has a minute", nil, nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(50 * second)}, []string{"again in 10s"}, ""},
+		{"AD-71 then its volumes are detached", nil, nil, true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), DisableTimeout: true}, []string{"detach a"},
+			forcedByEnd},
+		{"the brake makes that ten minutes", nil, nil, true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
 		{"its pods may take a while to end", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
 			m := goneFor(100 * second)
 			m.Grace = map[string]time.Duration{volumes.AttachmentName(driver, "a", "n"): 5 * time.Minute}
 			return m
 		}()}, []string{"again in 4m20s"}, ""},
-		{"nobody knows what has used it", nil, nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour), UnneededSince: spare(100*second, "a").UnneededSince}}, []string{"again in 4m20s"}, ""},
-		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * second), Held: "too many"}, []string{"detach a"}, forcedByEnd},
-		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(time.Hour)}, []string{"again in 10s"}, ""},
-		{"AD-93 the volume is gone: its VolumeAttachment goes, too", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}}, []string{"detach a"}, ""},
-		{"AD-93 not while the node has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}}, []string{"again in 5s"}, ""},
-		{"a VolumeAttachment of somebody else is left alone", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", by(foreign))}}, nil, ""},
-		{"AD-33 what is being detached is not listed, and not deleted again", aNode(listing("a")), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(deleted))}}, []string{"status lists []"}, ""},
-		{"AD-73 all of a node in one write", aNode(listing("a", "b", "c")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b"), on("c", needed), on("d", needed)}}, []string{"status lists [c d]"}, ""},
-		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
-		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, NotCompared: notCompared}, []string{"again in 10s"}, ""},
-		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.ISCSIPrefix + "p:i:0", StatusOnly: true, Pod: "shop/web"}}}, []string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
+		{"nobody knows what has used it", nil, nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")},
+				Memory: nodeMemory{Gone: epoch.Add(-time.Hour), UnneededSince: spare(100*second, "a").UnneededSince}},
+			[]string{"again in 4m20s"}, ""},
+		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * second), Held: "too many"},
+			[]string{"detach a"}, forcedByEnd},
+		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(time.Hour)},
+			[]string{"again in 10s"}, ""},
+		{"AD-93 the volume is gone: its VolumeAttachment goes, too", aNode(), aNode(), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}}, []string{"detach a"}, ""},
+		{"AD-93 not while the node has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []nodeVolume{on("a", nameless)}},
+			[]string{"again in 5s"}, ""},
+		{"a VolumeAttachment of somebody else is left alone", aNode(), aNode(), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", by(foreign))}}, nil, ""},
+		{"AD-33 what is being detached is not listed, and not deleted again", aNode(listing("a")), aNode(), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed, by(deleted))}}, []string{"status lists []"}, ""},
+		{"AD-73 all of a node in one write", aNode(listing("a", "b", "c")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b"), on("c", needed), on("d", needed)}}, []string{"status lists [c d]"}, ""},
+		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)},
+				Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
+		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true,
+			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, NotCompared: notCompared}, []string{"again in 10s"}, ""},
+		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.ISCSIPrefix + "p:i:0", StatusOnly: true, Pod: "shop/web"}}},
+			[]string{"status lists [kubernetes.io/iscsi/p:i:0]"}, ""},
 		{"AD-26 not if another node has it", aNode(), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.FCPrefix + "[w]:0",
 			StatusOnly: true, Pod: "shop/web", OtherNode: "m"}}}, []string{"again in 10s"}, ""},
 		{"AD-13 and leaves the list when it is not used", aNode(func(n *corev1.Node) {
 			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: volumes.FCPrefix + "[w]:0"}}
-		}), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.FCPrefix + "[w]:0", StatusOnly: true}}}, []string{"status lists []"}, ""},
+		}), nil, false, nodeSnapshot{Volumes: []nodeVolume{{Name: volumes.FCPrefix + "[w]:0", StatusOnly: true}}},
+			[]string{"status lists []"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.s
@@ -246,8 +301,8 @@ func TestPlanNode(t *testing.T) {
 	}
 }
 
-// goneFor is what is remembered of a node that is gone for so long, and of the volume a, which no pod has needed since; pods that did could end at
-// once.
+// goneFor is what is remembered of a node that is gone for so long, and of the volume a, which no pod has needed since; pods that did
+// could end at once.
 func goneFor(d time.Duration) nodeMemory {
 	id := volumes.AttachmentName(driver, "a", "n")
 	return nodeMemory{Gone: epoch.Add(-d), UnneededSince: map[string]time.Time{id: epoch.Add(-d)}, Grace: map[string]time.Duration{id: 0}}
@@ -255,13 +310,18 @@ func goneFor(d time.Duration) nodeMemory {
 
 // What is remembered of a node: since when nothing needs a volume, when the status was written, and what was deleted.
 func TestRememberNode(t *testing.T) {
-	s := nodeSnapshot{Name: "n", Node: aNode(), Live: aNode(), Read: true, Volumes: []nodeVolume{on("a"), on("b", needed)}, Memory: spare(time.Minute, "a", "b")}
+	s := nodeSnapshot{Name: "n", Node: aNode(), Live: aNode(), Read: true, Volumes: []nodeVolume{on("a"), on("b", needed)},
+		Memory: spare(time.Minute, "a", "b")}
 	s.Memory.Asked = map[string]asked{"other": {When: epoch}}
 	d, p := planNode(epoch, s)
-	deletion := p.Steps[slices.IndexFunc(p.Steps, func(s plan.Step) bool { _, ok := s.(plan.Each); return ok })].(plan.Each).Sequences[0][0].(plan.Delete)
-	m := rememberNode(epoch, s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
+	deletion := p.Steps[slices.IndexFunc(p.Steps,
+		func(s plan.Step) bool { _, ok := s.(plan.Each); return ok })].(plan.Each).Sequences[0][0].(plan.Delete)
+	m := rememberNode(epoch, s, d,
+		plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
 	a := volumes.AttachmentName(driver, "a", "n")
-	want := &nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
+	want := &nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{a: epoch.Add(-time.Minute)},
+		Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch,
+		Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Error(diff)
 	}
@@ -276,13 +336,17 @@ func TestAD6AD8Names(t *testing.T) {
 		spec corev1.PersistentVolumeSource
 		want string
 	}{
-		{corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "a/b^c"}}, "kubernetes.io/csi/d^a/b^c"},
-		{corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.x", Lun: 2}}, "kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:2"},
-		{corev1.PersistentVolumeSource{FC: &corev1.FCVolumeSource{TargetWWNs: []string{"50", "51"}, Lun: lun}}, "kubernetes.io/fc/[50 51]:3"},
+		{corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "a/b^c"}},
+			"kubernetes.io/csi/d^a/b^c"},
+		{corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.x", Lun: 2}},
+			"kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:2"},
+		{corev1.PersistentVolumeSource{FC: &corev1.FCVolumeSource{TargetWWNs: []string{"50", "51"}, Lun: lun}},
+			"kubernetes.io/fc/[50 51]:3"},
 		{corev1.PersistentVolumeSource{FC: &corev1.FCVolumeSource{WWIDs: []string{"36", "37"}}}, "kubernetes.io/fc/[36 37]"},
 		{corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s"}}, ""},
 	} {
-		v := ofPV(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.spec}})
+		v := ofPV(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.spec}})
 		if v.Name != c.want || v.PV != "p" {
 			t.Errorf("%+v, want %s", v, c.want)
 		}
@@ -309,10 +373,12 @@ func TestWhatANodeHolds(t *testing.T) {
 		{"many nodes are not ready", unready, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"},
 			plan.Hold{What: whatIsHeld, Why: "too many"}},
 		{"no more than on any day", unready, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, plan.Hold{}},
-		{"they are so for long", nil, nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * time.Second), Held: "too many", Read: true},
+		{"they are so for long", nil,
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: goneFor(601 * time.Second), Held: "too many", Read: true},
 			plan.Hold{Ended: plan.ByTime}},
 		{"nothing is attached any more", unready, nodeSnapshot{Held: "too many"}, plan.Hold{Ended: plan.NothingLeft}},
-		{"its kubelet attaches volumes itself", aNode(func(n *corev1.Node) { n.Annotations = nil }), nodeSnapshot{}, plan.Hold{Ended: plan.NothingLeft}},
+		{"its kubelet attaches volumes itself", aNode(func(n *corev1.Node) { n.Annotations = nil }), nodeSnapshot{},
+			plan.Hold{Ended: plan.NothingLeft}},
 	} {
 		row.s.Name, row.s.Node = "n", row.node
 		if _, p := planNode(epoch, row.s); p.Hold != row.want {

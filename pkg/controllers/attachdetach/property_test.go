@@ -29,7 +29,8 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 	}
 	handles := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), rapid.ID[string])
 	n := aNode(listing(handles.Draw(t, "listed")...), using(handles.Draw(t, "used")...))
-	for _, edit := range rapid.SliceOfN(rapid.SampledFrom([]func(*corev1.Node){unready, outOfServiceTaint, unmanaged, madeSeconds(50), madeSeconds(7200), func(n *corev1.Node) { n.UID = "n2" }}), 0, 2).Draw(t, "edits") {
+	for _, edit := range rapid.SliceOfN(rapid.SampledFrom([]func(*corev1.Node){unready, outOfServiceTaint, unmanaged, madeSeconds(50),
+		madeSeconds(7200), func(n *corev1.Node) { n.UID = "n2" }}), 0, 2).Draw(t, "edits") {
 		edit(n)
 	}
 	return n
@@ -37,7 +38,8 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 
 // drawNodeSnapshot is of the volumes a, b and c.
 func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
-	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"), Memory: nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{}}}
+	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"),
+		Memory: nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{}}}
 	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
 	s.PodWithUnboundClaim = rapid.SampledFrom([]string{"", "", "", "shop/unclear"}).Draw(t, "unclear")
 	s.Memory.HadUnboundClaim = rapid.IntRange(0, 3).Draw(t, "was unclear") == 0
@@ -53,7 +55,9 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	}
 	for _, h := range []string{"a", "b", "c"} {
 		if rapid.Bool().Draw(t, h+" is there") {
-			s.Volumes = append(s.Volumes, on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*nodeVolume){needed, by(unattached), by(deleted), by(foreign), nameless}), 0, 2).Draw(t, "edits")...))
+			s.Volumes = append(s.Volumes,
+				on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*nodeVolume){needed, by(unattached), by(deleted), by(foreign), nameless}), 0,
+					2).Draw(t, "edits")...))
 		}
 		if seconds := rapid.SampledFrom([]int{-1, 0, 50, 70, 350, 370, 700}).Draw(t, "spare"); seconds >= 0 {
 			s.Memory.UnneededSince[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
@@ -64,8 +68,8 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	return s
 }
 
-// Whatever there is, nothing is detached that a pod needs, or somebody else has made, or that the node read live lists or has in use, unless a
-// rule says so (AD-18, AD-31 to AD-37); and a node that lists what it did not list has it attached.
+// Whatever there is, nothing is detached that a pod needs, or somebody else has made, or that the node read live lists or has in use,
+// unless a rule says so (AD-18, AD-31 to AD-37); and a node that lists what it did not list has it attached.
 func TestNothingGoesThatIsUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawNodeSnapshot(t)
@@ -97,7 +101,8 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 				continue
 			}
 			for _, a := range change.New.(*corev1.Node).Status.VolumesAttached {
-				if !slices.Contains(s.Node.Status.VolumesAttached, a) && !slices.ContainsFunc(s.Volumes, func(v nodeVolume) bool { return v.Name == string(a.Name) && attached(v.Attachment) }) {
+				if !slices.Contains(s.Node.Status.VolumesAttached, a) &&
+					!slices.ContainsFunc(s.Volumes, func(v nodeVolume) bool { return v.Name == string(a.Name) && attached(v.Attachment) }) {
 					t.Errorf("%s is listed, and is not attached", a.Name)
 				}
 			}
@@ -135,7 +140,8 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 	for _, node := range []string{"l", "m", "n"} {
 		if n := drawNode(t, node); n != nil && rapid.IntRange(0, 3).Draw(t, "the node names it") == 0 {
 			n.Name = node
-			s.ReportingNodes = append(s.ReportingNodes, reportingNode{Node: n, Needed: rapid.Bool().Draw(t, "needed"), UnboundClaim: rapid.Bool().Draw(t, "unclear")})
+			s.ReportingNodes = append(s.ReportingNodes,
+				reportingNode{Node: n, Needed: rapid.Bool().Draw(t, "needed"), UnboundClaim: rapid.Bool().Draw(t, "unclear")})
 		}
 		if rapid.Bool().Draw(t, "a pod needs it there") {
 			u := at(node, "on-"+node)
@@ -143,10 +149,14 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 			s.Users = append(s.Users, u)
 		}
 		if rapid.IntRange(0, 3).Draw(t, "attached") == 0 {
-			s.Attachments = append(s.Attachments, anAttachment("a", node, rapid.SliceOfN(rapid.SampledFrom([]func(*storagev1.VolumeAttachment){unattached, deleted, foreign, failing, created(10), created(1000)}), 0, 2).Draw(t, "edits")...))
+			s.Attachments = append(s.Attachments,
+				anAttachment("a", node,
+					rapid.SliceOfN(rapid.SampledFrom([]func(*storagev1.VolumeAttachment){unattached, deleted, foreign, failing, created(10),
+						created(1000)}), 0, 2).Draw(t, "edits")...))
 		}
 		if rapid.Bool().Draw(t, "known") {
-			s.Memory.Nodes[node] = usingNodeMemory{Attached: rapid.Bool().Draw(t, "was attached"), Message: rapid.SampledFrom([]string{"", "x"}).Draw(t, "told")}
+			s.Memory.Nodes[node] = usingNodeMemory{Attached: rapid.Bool().Draw(t, "was attached"),
+				Message: rapid.SampledFrom([]string{"", "x"}).Draw(t, "told")}
 		}
 	}
 	return s
@@ -169,7 +179,8 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 			v := nodeVolume{Name: s.Volume.Name}
 			free := !n.Needed && (nodes.OutOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue &&
 				!s.DisableTimeout && !n.UnboundClaim && s.Held == "")
-			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free && (lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
+			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free &&
+				(lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
 				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)
 			}
 		}
@@ -244,7 +255,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Error(diff)
 		}
 		n.Annotations = map[string]string{managedNode: "x"}
-		s := nodeSnapshot{Name: n.Name, Node: n, Live: n, Read: true, Volumes: []nodeVolume{{Name: csi("a"), Attachment: a}}, Memory: nodeMemory{UID: n.UID}}
+		s := nodeSnapshot{Name: n.Name, Node: n, Live: n, Read: true, Volumes: []nodeVolume{{Name: csi("a"), Attachment: a}},
+			Memory: nodeMemory{UID: n.UID}}
 		slim := s
 		slim.Node, slim.Volumes = project(n).(*corev1.Node), []nodeVolume{{Name: csi("a"), Attachment: thinA}}
 		_, full := planNode(epoch, s)
@@ -258,7 +270,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 func TestVolumesAreToldApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := func(i int) (string, string, string) {
-			return rapid.StringMatching("[a-z.]{1,3}").Draw(t, fmt.Sprint("driver", i)), rapid.StringMatching("[a-z^/]{1,3}").Draw(t, fmt.Sprint("handle", i)), rapid.StringMatching("[a-z]{1,2}").Draw(t, fmt.Sprint("node", i))
+			return rapid.StringMatching("[a-z.]{1,3}").Draw(t, fmt.Sprint("driver", i)),
+				rapid.StringMatching("[a-z^/]{1,3}").Draw(t, fmt.Sprint("handle", i)),
+				rapid.StringMatching("[a-z]{1,2}").Draw(t, fmt.Sprint("node", i))
 		}
 		d1, h1, n1 := one(1)
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: types.UID("u")}}

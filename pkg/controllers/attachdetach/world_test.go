@@ -25,7 +25,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	k, err := (&Options{}).newViews(manager.Context{Informers: informers.NewFactory(fake.NewClientset(), 0), Brake: brake.New(brake.Budget{})}) // nobody else fills them
+	// nobody else fills them
+	k, err := (&Options{}).newViews(manager.Context{Informers: informers.NewFactory(fake.NewClientset(), 0),
+		Brake: brake.New(brake.Budget{})})
 	if err != nil {
 		t.Fatal(err)
 	}

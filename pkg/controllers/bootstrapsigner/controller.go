@@ -57,7 +57,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // selector selects the one ConfigMap (BOOT-34).
 func selector() fields.Selector {
 	key := clusterInfo()
-	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.namespace", key.Namespace), fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name))
+	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.namespace", key.Namespace),
+		fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name))
 }
 
 // enqueuedByConfigMap returns the ConfigMap (BOOT-11), also if it is gone, so that nothing more is remembered of it.

@@ -24,7 +24,8 @@ type cluster struct {
 	t *testing.T
 }
 
-// inCluster runs a test in virtual time, which begins at epoch, with a cluster of these objects at which the controller has nothing left to do.
+// inCluster runs a test in virtual time, which begins at epoch, with a cluster of these objects at which the controller has nothing
+// left to do.
 func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *cluster), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch.Add(-10 * time.Minute)))
@@ -108,7 +109,8 @@ func TestSignaturesExpire(t *testing.T) { // BOOT-33
 		if n := len(c.Writes()); n != 3 {
 			t.Errorf("%d writes: %v", n, c.Log())
 		}
-	}, info(nil), tokenSecret("aaaaaa", "expiration", at(90*time.Minute)), tokenSecret("bbbbbb", "expiration", at(100*time.Minute)), tokenSecret("cccccc", "expiration", ""))
+	}, info(nil), tokenSecret("aaaaaa", "expiration", at(90*time.Minute)), tokenSecret("bbbbbb", "expiration", at(100*time.Minute)),
+		tokenSecret("cccccc", "expiration", ""))
 }
 
 // What is there is taken over without a write.

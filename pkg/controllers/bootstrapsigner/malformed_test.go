@@ -28,7 +28,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		s := observed(t, m, odd, tokenSecret("aaaaaa"))
 		after := written(t, s, planSignatures(epoch, s), odd, tokenSecret("aaaaaa"))
-		if content, ok := m.Data["kubeconfig"]; ok && after.Data["jws-kubeconfig-aaaaaa"] != signed(content, "aaaaaa")["jws-kubeconfig-aaaaaa"] {
+		if content, ok := m.Data["kubeconfig"]; ok &&
+			after.Data["jws-kubeconfig-aaaaaa"] != signed(content, "aaaaaa")["jws-kubeconfig-aaaaaa"] {
 			t.Error("a sound token does not sign")
 		}
 		enqueuedByConfigMap(nil, m)
@@ -43,7 +44,8 @@ func FuzzSigning(f *testing.F) {
 	f.Add("ABCDEF", "ABCDEF", "", "true", "", "\xff\x00")
 	f.Add("", "", "\x00", "true", "x", "x")
 	f.Fuzz(func(t *testing.T, id, named, key, usage, expiration, content string) {
-		secret := called(tokenSecret(id, "token-secret", key, "usage-bootstrap-signing", usage, "expiration", expiration), "bootstrap-token-"+named)
+		secret := called(tokenSecret(id, "token-secret", key, "usage-bootstrap-signing", usage, "expiration", expiration),
+			"bootstrap-token-"+named)
 		s := observed(t, info(map[string]string{"kubeconfig": content}), secret)
 		after := written(t, s, planSignatures(epoch, s), secret)
 		if after == nil {

@@ -26,13 +26,15 @@ type caches struct {
 // objects of both kinds are not cached.
 func newCaches(f *informers.Factory) (*caches, error) {
 	configMaps, err1 := informers.Objects[*corev1.ConfigMap](informers.Selecting(f, selector()))
-	secrets, err2 := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)
+	secrets, err2 := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()),
+		bootstraptoken.Fields()...)
 	return &caches{configMaps, secrets}, errors.Join(err1, err2)
 }
 
 // observe finds the ConfigMap, and which tokens may sign it and have. The secrets of the tokens are not in the
 // snapshot.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	m := k.configMaps.Get(r.Key.Namespace, r.Key.Name)
 	if m == nil {
 		return o, nil
@@ -82,5 +84,6 @@ func (s *snapshot) add(secret *corev1.Secret, signed map[string]string, content 
 		refuse("its secret cannot sign")
 		return
 	}
-	s.Tokens = append(s.Tokens, token{ID: id, Expires: expires, Signed: signed[api.JWSSignatureKeyPrefix+id] == signature})
+	s.Tokens = append(s.Tokens,
+		token{ID: id, Expires: expires, Signed: signed[api.JWSSignatureKeyPrefix+id] == signature})
 }

@@ -70,7 +70,8 @@ func planSignatures(now time.Time, s snapshot) plan.Plan {
 	p.Why += "; the signatures differ"
 	after := s.ConfigMap.DeepCopy()
 	after.Data = data
-	p.Steps = []plan.Step{plan.Change{Old: s.ConfigMap, New: after, Sign: unsigned, Why: "the signatures are not those of the tokens"}}
+	p.Steps = []plan.Step{plan.Change{Old: s.ConfigMap, New: after, Sign: unsigned,
+		Why: "the signatures are not those of the tokens"}}
 	return p
 }
 

@@ -25,7 +25,8 @@ func anyToken() *rapid.Generator[*corev1.Secret] {
 	return rapid.Custom(func(t *rapid.T) *corev1.Secret {
 		s := tokenSecret(rapid.SampledFrom(ids).Draw(t, "id"))
 		for key, values := range map[string][]string{
-			"token-id": ids, "token-secret": {"", "x", "\x00\xff"}, "expiration": {"", "tomorrow", at(-time.Hour), at(0), at(time.Minute), at(50 * time.Hour)},
+			"token-id": ids, "token-secret": {"", "x", "\x00\xff"},
+			"expiration":              {"", "tomorrow", at(-time.Hour), at(0), at(time.Minute), at(50 * time.Hour)},
 			"usage-bootstrap-signing": {"", "false", "1"},
 		} {
 			if rapid.IntRange(0, 5).Draw(t, key) == 0 {
@@ -42,7 +43,8 @@ func anyTokens(t *rapid.T) []*corev1.Secret {
 
 // anyInfo draws a ConfigMap, with signatures right and wrong.
 func anyInfo(t *rapid.T) *corev1.ConfigMap {
-	m := info(signed(rapid.SampledFrom([]string{kubeconfig, "old"}).Draw(t, "signed"), rapid.SliceOf(rapid.SampledFrom(ids)).Draw(t, "ids")...))
+	m := info(signed(rapid.SampledFrom([]string{kubeconfig, "old"}).Draw(t, "signed"),
+		rapid.SliceOf(rapid.SampledFrom(ids)).Draw(t, "ids")...))
 	for _, key := range rapid.SliceOf(rapid.SampledFrom([]string{"jws-kubeconfig-", "jws-kubeconfig-zzzzzz", "mine"})).Draw(t, "more") {
 		m.Data[key] = "x"
 	}
@@ -61,8 +63,8 @@ func decision(p plan.Plan) string {
 	return text
 }
 
-// Each signature can be verified with a token that is good at the time, and each such token has one. When it is written, nothing is left to do
-// until the next token expires; what is not a signature stays.
+// Each signature can be verified with a token that is good at the time, and each such token has one. When it is written, nothing is
+// left to do until the next token expires; what is not a signature stays.
 func TestSignaturesAreThoseOfTheTokens(t *testing.T) { // BOOT-14, BOOT-15
 	rapid.Check(t, func(t *rapid.T) {
 		m, tokens := anyInfo(t), anyTokens(t)
@@ -101,7 +103,8 @@ func checkSignatures(t *rapid.T, now time.Time, content string, data map[string]
 	for _, s := range tokens {
 		id := strings.TrimPrefix(s.Name, "bootstrap-token-")
 		expires, err := time.Parse(time.RFC3339, string(s.Data["expiration"]))
-		good := string(s.Data["token-id"]) == id && len(s.Data["token-secret"]) > 0 && string(s.Data["usage-bootstrap-signing"]) == "true" &&
+		good := string(s.Data["token-id"]) == id && len(s.Data["token-secret"]) > 0 &&
+			string(s.Data["usage-bootstrap-signing"]) == "true" &&
 			(len(s.Data["expiration"]) == 0 || err == nil && expires.After(now))
 		signature, ok := data["jws-kubeconfig-"+id]
 		if ok != good || ok && !jws.DetachedTokenIsValid(signature, content, id, string(s.Data["token-secret"])) {

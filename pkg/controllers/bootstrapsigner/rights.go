@@ -8,7 +8,8 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "configmaps"}, {Name: "secrets"}},
 		In: map[string][]rbac.Rule{key.Namespace: {
-			{Resource: "configmaps", Verbs: []string{"update"}, Names: []string{key.Name}, For: "signatures of what the ConfigMap says"},
+			{Resource: "configmaps", Verbs: []string{"update"}, Names: []string{key.Name},
+				For: "signatures of what the ConfigMap says"},
 		}},
 	}
 }

@@ -55,7 +55,8 @@ func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(clienttest.Write
 // applied (SM-5, SM-6).
 type applier struct{ client.Client }
 
-func (a applier) Patch(ctx context.Context, m client.Mapping, key plan.Key, patch client.Patch, o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (a applier) Patch(ctx context.Context, m client.Mapping, key plan.Key, patch client.Patch,
+	o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(patch.Data, &fields); err != nil {
 		return nil, err
@@ -238,15 +239,21 @@ func TestOwnersAreReadLive(t *testing.T) {
 		owns   bool
 		fails  bool
 	}{
-		{"SM-6 the rules were applied", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-1", fields: ours}, 1, true, true, false},
-		{"SM-6 somebody else has written them", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-1"}, 1, true, false, false},
-		{"SM-6 no source has rules", aggregate(role("r", nil, get), match(to("r"))), []*rbacv1.ClusterRole{role("a", to("r"), rule("pods"))}, liveRole{uid: "u-1", fields: ours}, 1, true, true, false},
-		{"SM-2 a source has rules", aggregate(role("r", nil, get), match(to("r"))), []*rbacv1.ClusterRole{role("a", to("r"), list)}, liveRole{}, 0, true, false, false},
+		{"SM-6 the rules were applied", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-1", fields: ours}, 1, true,
+			true, false},
+		{"SM-6 somebody else has written them", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-1"}, 1, true, false,
+			false},
+		{"SM-6 no source has rules", aggregate(role("r", nil, get), match(to("r"))),
+			[]*rbacv1.ClusterRole{role("a", to("r"), rule("pods"))}, liveRole{uid: "u-1", fields: ours}, 1, true, true, false},
+		{"SM-2 a source has rules", aggregate(role("r", nil, get), match(to("r"))), []*rbacv1.ClusterRole{role("a", to("r"), list)},
+			liveRole{}, 0, true, false, false},
 		{"SM-4 it has none", aggregate(role("r", nil), match(to("r"))), nil, liveRole{}, 0, true, false, false},
 		{"SM-3 a selector is invalid", aggregate(role("r", nil, get), broken), nil, liveRole{}, 0, true, false, true},
 		{"SM-9 it aggregates nothing", role("r", nil, get), nil, liveRole{}, 0, false, false, false},
-		{"it is gone", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{err: apierrors.NewNotFound(rbacv1.Resource("clusterroles"), "r")}, 1, false, false, false},
-		{"it is another one", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-2", fields: ours}, 1, false, false, false},
+		{"it is gone", aggregate(role("r", nil, get), match(to("r"))), nil,
+			liveRole{err: apierrors.NewNotFound(rbacv1.Resource("clusterroles"), "r")}, 1, false, false, false},
+		{"it is another one", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{uid: "u-2", fields: ours}, 1, false, false,
+			false},
 		{"it cannot be read", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{err: errors.New("x")}, 1, false, false, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,8 @@ func itself(before, after *rbacv1.ClusterRole) bool {
 // of them: then it may change those of roles that select that one, too (SM-1, SM-11). There are about three, so it
 // does not matter which.
 func concerned(all []*rbacv1.ClusterRole, before, after *rbacv1.ClusterRole) (keys []plan.Key) {
-	contributes := before == nil || after == nil || !sameAggregation(before, after) || !equality.Semantic.DeepEqual(before.Rules, after.Rules)
+	contributes := before == nil || after == nil || !sameAggregation(before, after) ||
+		!equality.Semantic.DeepEqual(before.Rules, after.Rules)
 	if !slices.ContainsFunc(all, func(role *rbacv1.ClusterRole) bool {
 		was, is := selects(role, before), selects(role, after)
 		return was != is || is && contributes

@@ -52,7 +52,8 @@ func term(label, value string) string { return label + "=" + value }
 
 // observe finds the ClusterRole and those whose rules it is to have. One without an aggregation rule is as good as
 // gone (SM-9).
-func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(ctx context.Context,
+	r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	role := k.roles.Get("", r.Key.Name)
 	if role == nil || role.AggregationRule == nil {
 		return o, nil

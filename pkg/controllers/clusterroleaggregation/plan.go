@@ -40,9 +40,12 @@ func planRules(_ time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: fmt.Sprintf("it has the rules of the %d ClusterRoles that it selects", len(s.Sources))}
 	}
 	if len(wanted) == 0 && !s.OwnsRules {
-		return plan.Plan{Why: fmt.Sprintf("no ClusterRole that it selects has rules, and it keeps the %d that others have written", len(s.Role.Rules))}
+		return plan.Plan{Why: fmt.Sprintf(
+			"no ClusterRole that it selects has rules, and it keeps the %d that others have written",
+			len(s.Role.Rules))}
 	}
-	why := fmt.Sprintf("%d rules, of the %d ClusterRoles that it selects, take the place of %d", len(wanted), len(s.Sources), len(s.Role.Rules))
+	why := fmt.Sprintf("%d rules, of the %d ClusterRoles that it selects, take the place of %d", len(wanted),
+		len(s.Sources), len(s.Role.Rules))
 	return plan.Plan{
 		Why: "apply the rules: " + why,
 		Steps: []plan.Step{plan.Change{
@@ -61,7 +64,8 @@ func applied(role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) plan.Object {
 	version, kind := rbacv1.SchemeGroupVersion.WithKind("ClusterRole").ToAPIVersionAndKind()
 	about := metav1.ObjectMeta{Name: role.Name, UID: role.UID}
 	if len(rules) == 0 {
-		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: about}
+		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind},
+			ObjectMeta: about}
 	}
 	return &rbacv1.ClusterRole{ObjectMeta: about, Rules: rules}
 }
@@ -110,7 +114,8 @@ func textsOf(rules []rbacv1.PolicyRule) []string {
 // textOf returns the same text for rules that are equal, where no list is equal to an empty one, and for no others.
 func textOf(rule rbacv1.PolicyRule) string {
 	var text strings.Builder
-	for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
+	for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames,
+		rule.NonResourceURLs} {
 		for _, item := range list {
 			text.WriteString(strconv.Itoa(len(item)))
 			text.WriteByte(' ')

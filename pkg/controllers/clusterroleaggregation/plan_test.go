@@ -54,7 +54,8 @@ func owned(r *rbacv1.ClusterRole) *rbacv1.ClusterRole {
 
 // entries are the managedFields of an object in which somebody has written fields.
 func entries(manager string, operation metav1.ManagedFieldsOperationType, fields string) []metav1.ManagedFieldsEntry {
-	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "rbac.authorization.k8s.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
+	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "rbac.authorization.k8s.io/v1",
+		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
 	entry.FieldsV1.SetRawString(fields)
 	return []metav1.ManagedFieldsEntry{entry}
 }
@@ -78,36 +79,63 @@ func TestPlan(t *testing.T) {
 		others roles
 		want   []rbacv1.PolicyRule // that are applied; nil for no write, empty where the field is absent
 	}{
-		{"SM-2 the rules of those that match", aggregate(role("r", nil), match(to("r"))), roles{role("a", to("r"), get, list), role("b", to("x"), watch)}, []rbacv1.PolicyRule{get, list}},
-		{"SM-2 by name", aggregate(role("r", nil), match(to("r"))), roles{role("b", to("r"), get), role("a", to("r"), list)}, []rbacv1.PolicyRule{list, get}},
-		{"SM-2 selectors come in order", aggregate(role("r", nil), match(to("y")), match(to("x"))), roles{role("a", to("x"), get), role("b", to("y"), list)}, []rbacv1.PolicyRule{list, get}},
-		{"SM-2 one that two selectors match counts once", aggregate(role("r", nil), match(to("r")), everything), roles{role("b", to("r"), get), role("a", nil, list)}, []rbacv1.PolicyRule{get, list}},
-		{"SM-2 a rule that two have counts once", aggregate(role("r", nil), everything), roles{role("a", nil, get, list), role("b", nil, list, get, watch)}, []rbacv1.PolicyRule{get, list, watch}},
-		{"SM-2 the order of what a rule lists matters", aggregate(role("r", nil), everything), roles{role("a", nil, rule("pods", "get", "list"), rule("pods", "list", "get"))}, []rbacv1.PolicyRule{rule("pods", "get", "list"), rule("pods", "list", "get")}},
-		{"SM-2 it does not aggregate itself", aggregate(role("r", to("r"), get), match(to("r"))), roles{role("a", to("r"), list)}, []rbacv1.PolicyRule{list}},
-		{"SM-7 a role that aggregates others stands for them", aggregate(role("r", nil), match(to("r"))), roles{aggregate(role("a", to("r"), watch), match(to("a"))), role("b", to("a"), get), role("c", to("r"), list)}, []rbacv1.PolicyRule{get, list}},
-		{"SM-7 in a cycle no rule comes from nowhere", aggregate(role("r", to("a"), watch), match(to("r"))), roles{aggregate(role("a", to("r"), watch), match(to("a"))), role("b", to("a"), get)}, []rbacv1.PolicyRule{get}},
+		{"SM-2 the rules of those that match", aggregate(role("r", nil), match(to("r"))),
+			roles{role("a", to("r"), get, list), role("b", to("x"), watch)}, []rbacv1.PolicyRule{get, list}},
+		{"SM-2 by name", aggregate(role("r", nil), match(to("r"))), roles{role("b", to("r"), get), role("a", to("r"), list)},
+			[]rbacv1.PolicyRule{list, get}},
+		{"SM-2 selectors come in order", aggregate(role("r", nil), match(to("y")), match(to("x"))),
+			roles{role("a", to("x"), get), role("b", to("y"), list)}, []rbacv1.PolicyRule{list, get}},
+		{"SM-2 one that two selectors match counts once", aggregate(role("r", nil), match(to("r")), everything),
+			roles{role("b", to("r"), get), role("a", nil, list)}, []rbacv1.PolicyRule{get, list}},
+		{"SM-2 a rule that two have counts once", aggregate(role("r", nil), everything),
+			roles{role("a", nil, get, list), role("b", nil, list, get, watch)}, []rbacv1.PolicyRule{get, list, watch}},
+		{"SM-2 the order of what a rule lists matters", aggregate(role("r", nil), everything),
+			roles{role("a", nil, rule("pods", "get", "list"), rule("pods", "list", "get"))},
+			[]rbacv1.PolicyRule{rule("pods", "get", "list"), rule("pods", "list", "get")}},
+		{"SM-2 it does not aggregate itself", aggregate(role("r", to("r"), get), match(to("r"))), roles{role("a", to("r"), list)},
+			[]rbacv1.PolicyRule{list}},
+		{"SM-7 a role that aggregates others stands for them", aggregate(role("r", nil), match(to("r"))),
+			roles{aggregate(role("a", to("r"), watch), match(to("a"))), role("b", to("a"), get), role("c", to("r"), list)},
+			[]rbacv1.PolicyRule{get, list}},
+		{"SM-7 in a cycle no rule comes from nowhere", aggregate(role("r", to("a"), watch), match(to("r"))),
+			roles{aggregate(role("a", to("r"), watch), match(to("a"))), role("b", to("a"), get)}, []rbacv1.PolicyRule{get}},
 		{"SM-3 an empty selector matches all", aggregate(role("r", nil), everything), roles{role("a", nil, get)}, []rbacv1.PolicyRule{get}},
 		{"SM-4 the rules are there", aggregate(role("r", nil, get, list), everything), roles{role("a", nil, get, list)}, nil},
 		{"SM-4 no list is equal to an empty one", aggregate(role("r", nil, get), everything), roles{role("a", nil, rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}, ResourceNames: []string{}, NonResourceURLs: []string{},
+			APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}, ResourceNames: []string{},
+			NonResourceURLs: []string{},
 		})}, nil},
-		{"SM-12 the rules are there in another order", aggregate(role("r", nil, list, get), everything), roles{role("a", nil, get, list)}, nil},
-		{"SM-4 a rule is there twice", aggregate(role("r", nil, get, get, list), everything), roles{role("a", nil, get, list)}, []rbacv1.PolicyRule{get, list}},
-		{"SM-6 the rules of somebody else go", aggregate(role("r", nil, get, watch), everything), roles{role("a", nil, get)}, []rbacv1.PolicyRule{get}},
-		{"SM-6 rules that were applied go when nothing matches", owned(aggregate(role("r", nil, get), match(to("r")))), roles{role("a", nil, list)}, []rbacv1.PolicyRule{}},
-		{"SM-6 rules that were applied go when nobody else has rules", owned(aggregate(role("r", nil, get), match(to("r")))), roles{role("a", to("r"), rule("pods"))}, []rbacv1.PolicyRule{}},
-		{"SM-6 rules of somebody else stay when nothing matches", aggregate(role("r", nil, get), match(to("r"))), roles{role("a", nil, list)}, nil},
-		{"SM-6 rules of somebody else stay when nobody else has rules", aggregate(role("r", nil, get), match(to("r"))), roles{role("a", to("r"))}, nil},
+		{"SM-12 the rules are there in another order", aggregate(role("r", nil, list, get), everything), roles{role("a", nil, get, list)},
+			nil},
+		{"SM-4 a rule is there twice", aggregate(role("r", nil, get, get, list), everything), roles{role("a", nil, get, list)},
+			[]rbacv1.PolicyRule{get, list}},
+		{"SM-6 the rules of somebody else go", aggregate(role("r", nil, get, watch), everything), roles{role("a", nil, get)},
+			[]rbacv1.PolicyRule{get}},
+		{"SM-6 rules that were applied go when nothing matches", owned(aggregate(role("r", nil, get), match(to("r")))),
+			roles{role("a", nil, list)}, []rbacv1.PolicyRule{}},
+		{"SM-6 rules that were applied go when nobody else has rules", owned(aggregate(role("r", nil, get), match(to("r")))),
+			roles{role("a", to("r"), rule("pods"))}, []rbacv1.PolicyRule{}},
+		{"SM-6 rules of somebody else stay when nothing matches", aggregate(role("r", nil, get), match(to("r"))),
+			roles{role("a", nil, list)}, nil},
+		{"SM-6 rules of somebody else stay when nobody else has rules", aggregate(role("r", nil, get), match(to("r"))),
+			roles{role("a", to("r"))}, nil},
 		{"SM-6 nothing matches and nothing is there", aggregate(role("r", nil), match(to("r"))), nil, nil},
 		{"SM-6 there are no selectors", owned(aggregate(role("r", nil, get))), roles{role("a", nil, list)}, []rbacv1.PolicyRule{}},
 		{"SM-6 there are no selectors, and rules of somebody else", aggregate(role("r", nil, get)), roles{role("a", nil, list)}, nil},
 		{"SM-6 it selects only itself", aggregate(role("r", to("r"), get), match(to("r"))), nil, nil},
-		{"SM-6, SM-7 a role that selects nothing has its rules for others", aggregate(role("r", nil), match(to("r"))), roles{aggregate(role("a", to("r"), get), match(to("a")))}, []rbacv1.PolicyRule{get}},
-		{"SM-6, SM-7 and so has one that selects only itself", aggregate(role("r", nil), match(to("r"))), roles{aggregate(role("a", to("r"), get), match(to("a"))), aggregate(role("b", map[string]string{"x": "y", "rbac.authorization.k8s.io/aggregate-to-r": "true"}, list), match(map[string]string{"x": "y"}))}, []rbacv1.PolicyRule{get, list}},
-		{"SM-7 in a cycle rules that were applied go with the last source", owned(aggregate(role("r", to("a"), get), match(to("r")))), roles{owned(aggregate(role("a", to("r"), get), match(to("a"))))}, []rbacv1.PolicyRule{}},
-		{"a rule that grants nothing is left out", aggregate(role("r", nil), everything), roles{role("a", nil, rule("pods"), rbacv1.PolicyRule{Verbs: []string{"get"}}, get)}, []rbacv1.PolicyRule{get}},
-		{"a rule about paths", aggregate(role("r", nil), everything), roles{role("a", nil, rbacv1.PolicyRule{NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}})}, []rbacv1.PolicyRule{{NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}}}},
+		{"SM-6, SM-7 a role that selects nothing has its rules for others", aggregate(role("r", nil), match(to("r"))),
+			roles{aggregate(role("a", to("r"), get), match(to("a")))}, []rbacv1.PolicyRule{get}},
+		{"SM-6, SM-7 and so has one that selects only itself", aggregate(role("r", nil), match(to("r"))),
+			roles{aggregate(role("a", to("r"), get), match(to("a"))),
+				aggregate(role("b", map[string]string{"x": "y", "rbac.authorization.k8s.io/aggregate-to-r": "true"}, list),
+					match(map[string]string{"x": "y"}))}, []rbacv1.PolicyRule{get, list}},
+		{"SM-7 in a cycle rules that were applied go with the last source", owned(aggregate(role("r", to("a"), get), match(to("r")))),
+			roles{owned(aggregate(role("a", to("r"), get), match(to("a"))))}, []rbacv1.PolicyRule{}},
+		{"a rule that grants nothing is left out", aggregate(role("r", nil), everything),
+			roles{role("a", nil, rule("pods"), rbacv1.PolicyRule{Verbs: []string{"get"}}, get)}, []rbacv1.PolicyRule{get}},
+		{"a rule about paths", aggregate(role("r", nil), everything),
+			roles{role("a", nil, rbacv1.PolicyRule{NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}})},
+			[]rbacv1.PolicyRule{{NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planned(t, c.role, c.others...)
@@ -138,11 +166,13 @@ func TestApply(t *testing.T) {
 		others []*rbacv1.ClusterRole
 		want   string
 	}{
-		{[]*rbacv1.ClusterRole{role("a", nil, rule("pods", "get"))}, `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r","uid":"u-1"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`},
+		{[]*rbacv1.ClusterRole{role("a", nil, rule("pods", "get"))},
+			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r","uid":"u-1"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`},
 		{nil, `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r","uid":"u-1"}}`}, // SM-6
 	} {
 		change := planned(t, r, c.others...).Steps[0].(plan.Change)
-		if change.Old != plan.Object(r) || change.Apply == nil || *change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
+		if change.Old != plan.Object(r) || change.Apply == nil ||
+			*change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
 		data, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New)
@@ -157,7 +187,8 @@ func TestApply(t *testing.T) {
 
 // The rules are this controller's if it has applied them, and nobody has written others since (SM-5, SM-6).
 func TestOwnersOfRules(t *testing.T) {
-	const manager, apply, update = "clusterrole-aggregation-controller", metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	const manager, apply, update = "clusterrole-aggregation-controller", metav1.ManagedFieldsOperationApply,
+		metav1.ManagedFieldsOperationUpdate
 	for _, c := range []struct {
 		name   string
 		fields []metav1.ManagedFieldsEntry
@@ -168,7 +199,8 @@ func TestOwnersOfRules(t *testing.T) {
 		{"SM-5 other fields alone", entries(manager, apply, `{"f:metadata":{"f:labels":{"f:rules":{}}}}`), false},
 		{"SM-6 somebody else applied them", entries("kubectl", apply, `{"f:rules":{}}`), false},
 		{"SM-6 they were written in another way", entries(manager, update, `{"f:rules":{}}`), false},
-		{"SM-6 both have applied them", append(entries("kubectl", apply, `{"f:rules":{}}`), entries(manager, apply, `{"f:rules":{}}`)...), true},
+		{"SM-6 both have applied them", append(entries("kubectl", apply, `{"f:rules":{}}`), entries(manager, apply, `{"f:rules":{}}`)...),
+			true},
 		{"nothing is known", nil, false},
 		{"nothing is known of the fields", []metav1.ManagedFieldsEntry{{Manager: manager, Operation: apply}}, false},
 		{"the fields are damaged", entries(manager, apply, `{"f:rules"`), false},
@@ -216,23 +248,33 @@ func TestChangesThatConcernRoles(t *testing.T) {
 		{"SM-1 its rules change", role("a", to("r"), get), version(role("a", to("r"), list)), false, true},
 		{"SM-1 it begins to match", role("a", nil, get), version(role("a", to("r"), get)), false, true},
 		{"SM-1 it no longer matches", role("a", to("r"), get), version(role("a", nil, get)), false, true},
-		{"SM-11 other labels change", role("a", to("r"), get), version(role("a", map[string]string{"rbac.authorization.k8s.io/aggregate-to-r": "true", "x": "y"}, get)), false, false},
+		{"SM-11 other labels change", role("a", to("r"), get),
+			version(role("a", map[string]string{"rbac.authorization.k8s.io/aggregate-to-r": "true", "x": "y"}, get)), false, false},
 		{"SM-11 something else changes", role("a", to("r"), get), annotated, false, false},
 		{"SM-11 a resync", role("a", to("r"), get), role("a", to("r"), get), false, false},
 		{"SM-9 a new one that aggregates", nil, aggregate(role("a", nil), everything), true, false},
 		{"SM-9 one that aggregates is gone", aggregate(role("a", nil), everything), nil, true, false},
 		{"SM-9 one that begins to aggregate", role("a", nil), version(aggregate(role("a", nil), everything)), true, false},
 		{"SM-9 one that aggregates no longer", aggregate(role("a", nil), everything), version(role("a", nil)), true, false},
-		{"SM-1 one that aggregates others", aggregate(role("a", nil), everything), version(aggregate(role("a", nil), match(to("a")))), true, false},
-		{"SM-6 the rules of one that aggregates", aggregate(role("a", nil), everything), version(aggregate(role("a", nil, get), everything)), true, false},
-		{"SM-11 something else of one that aggregates", aggregate(role("a", nil), everything), version(aggregate(role("a", nil), everything)), false, false},
+		{"SM-1 one that aggregates others", aggregate(role("a", nil), everything), version(aggregate(role("a", nil), match(to("a")))), true,
+			false},
+		{"SM-6 the rules of one that aggregates", aggregate(role("a", nil), everything),
+			version(aggregate(role("a", nil, get), everything)), true, false},
+		{"SM-11 something else of one that aggregates", aggregate(role("a", nil), everything),
+			version(aggregate(role("a", nil), everything)), false, false},
 		{"SM-1 a resync of one that aggregates", aggregate(role("a", nil), everything), aggregate(role("a", nil), everything), true, false},
-		{"SM-7 the rules of one that aggregates and matches", aggregate(role("a", to("r")), everything), version(aggregate(role("a", to("r"), get), everything)), true, true},
-		{"SM-7 the selectors of one that aggregates and matches", aggregate(role("a", to("r")), everything), version(aggregate(role("a", to("r")), match(to("a")))), true, true},
-		{"SM-6, SM-7 the rules of one that matches and selects nothing", aggregate(role("a", to("r")), match(to("a"))), version(aggregate(role("a", to("r"), get), match(to("a")))), true, true},
-		{"SM-6, SM-7 the rules of one that matches and selects only itself", aggregate(role("a", both), match(to("a"))), version(aggregate(role("a", both, get), match(to("a")))), true, true},
-		{"SM-6, SM-11 the rules of one that selects nothing and does not match", aggregate(role("a", nil), match(to("a"))), version(aggregate(role("a", nil, get), match(to("a")))), true, false},
-		{"SM-3 the rules of one that matches and has an invalid selector", aggregate(role("a", to("r")), broken), version(aggregate(role("a", to("r"), get), broken)), true, true},
+		{"SM-7 the rules of one that aggregates and matches", aggregate(role("a", to("r")), everything),
+			version(aggregate(role("a", to("r"), get), everything)), true, true},
+		{"SM-7 the selectors of one that aggregates and matches", aggregate(role("a", to("r")), everything),
+			version(aggregate(role("a", to("r")), match(to("a")))), true, true},
+		{"SM-6, SM-7 the rules of one that matches and selects nothing", aggregate(role("a", to("r")), match(to("a"))),
+			version(aggregate(role("a", to("r"), get), match(to("a")))), true, true},
+		{"SM-6, SM-7 the rules of one that matches and selects only itself", aggregate(role("a", both), match(to("a"))),
+			version(aggregate(role("a", both, get), match(to("a")))), true, true},
+		{"SM-6, SM-11 the rules of one that selects nothing and does not match", aggregate(role("a", nil), match(to("a"))),
+			version(aggregate(role("a", nil, get), match(to("a")))), true, false},
+		{"SM-3 the rules of one that matches and has an invalid selector", aggregate(role("a", to("r")), broken),
+			version(aggregate(role("a", to("r"), get), broken)), true, true},
 	} {
 		r := aggregate(role("r", to("s")), match(to("other")), match(to("r")))
 		s := aggregate(role("s", to("r")), match(to("s"))) // selects r, which selects s

@@ -32,7 +32,9 @@ func draw(t *rapid.T) (all []*rbacv1.ClusterRole) {
 			owned(r)
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "rules") {
-			r.Rules = append(r.Rules, rule(rapid.SampledFrom(names).Draw(t, "resource"), rapid.SliceOfN(rapid.SampledFrom([]string{"get", "list"}), 0, 2).Draw(t, "verbs")...))
+			r.Rules = append(r.Rules,
+				rule(rapid.SampledFrom(names).Draw(t, "resource"),
+					rapid.SliceOfN(rapid.SampledFrom([]string{"get", "list"}), 0, 2).Draw(t, "verbs")...))
 		}
 		if rapid.Bool().Draw(t, "aggregates") {
 			aggregate(r)

@@ -8,9 +8,12 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: group, Name: resource}},
 		Own: []rbac.Rule{
-			{Group: group, Resource: resource, Verbs: []string{"get"}, For: "whether rules that are to go were aggregated or written by others"},
-			{Group: group, Resource: resource, Verbs: []string{"patch"}, For: "the rules of ClusterRoles that aggregate others"},
-			{Group: group, Resource: resource, Verbs: []string{"escalate"}, For: "rules that the account does not have itself", Implied: true},
+			{Group: group, Resource: resource, Verbs: []string{"get"},
+				For: "whether rules that are to go were aggregated or written by others"},
+			{Group: group, Resource: resource, Verbs: []string{"patch"},
+				For: "the rules of ClusterRoles that aggregate others"},
+			{Group: group, Resource: resource, Verbs: []string{"escalate"},
+				For: "rules that the account does not have itself", Implied: true},
 		},
 	}
 }

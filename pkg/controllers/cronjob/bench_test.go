@@ -16,7 +16,8 @@ func BenchmarkPlan(b *testing.B) {
 		for i := range n {
 			jobs = append(jobs, run("10:05:00", named(fmt.Sprint("by-hand-", i)), complete("10:06:00")))
 		}
-		s := see(backup(limits(nil, nil), ranAt("10:05:00"), succeededAt("10:06:00"), func(c *batchv1.CronJob) { c.Spec.TimeZone = ptr.To("Europe/Berlin") }), jobs...)
+		s := see(backup(limits(nil, nil), ranAt("10:05:00"), succeededAt("10:06:00"),
+			func(c *batchv1.CronJob) { c.Spec.TimeZone = ptr.To("Europe/Berlin") }), jobs...)
 		b.Run(fmt.Sprint(n, "-jobs"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -70,7 +70,8 @@ func TestCJ4CJ50TwoYears(t *testing.T) { // CJ-4, CJ-27, CJ-29, CJ-30, CJ-50, CJ
 				for i, job := range world.Jobs { // which the kubelets have run meanwhile
 					world.Jobs[i] = job.DeepCopy()
 					world.Jobs[i].Status = batchv1.JobStatus{
-						CompletionTime: &metav1.Time{Time: now}, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
+						CompletionTime: &metav1.Time{Time: now},
+						Conditions:     []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
 					}
 				}
 				world = carry(now, carry(now, world))

@@ -41,7 +41,8 @@ func beginAfter(t *testing.T, wait time.Duration, test func(*cluster)) {
 		c.runs, c.fail = func(string) time.Duration { return 0 }, func(string) bool { return false }
 		c.AfterWrite(c.wrote)
 		entry := New(Options{})
-		context := managertest.Context(t, c.Server, entry, managertest.Cache{Example: &batchv1.CronJob{}}, managertest.Cache{Example: &batchv1.Job{}})
+		context := managertest.Context(t, c.Server, entry, managertest.Cache{Example: &batchv1.CronJob{}},
+			managertest.Cache{Example: &batchv1.Job{}})
 		context.Access.Events = c
 		managertest.Run(t, context, entry, func() { test(c) })
 	})

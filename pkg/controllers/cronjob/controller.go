@@ -37,7 +37,8 @@ func annotationPath(key string) string { return "metadata.annotations[" + key + 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	cronJobs, err1 := informers.Objects[*batchv1.CronJob](c.Informers)
 	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers,
-		annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation), "status.conditions", "status.startTime", "status.completionTime")
+		annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation),
+		"status.conditions", "status.startTime", "status.completionTime")
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,8 @@ func TestTenThousandAtTheSameMinute(t *testing.T) {
 			t.Errorf("%d statuses were written before all Jobs were created", statuses)
 		}
 		c.until("00:16:00")
-		if statuses, all, refused := c.CountWrites("update CronJob"), len(c.Writes()), c.CountWrites("refused"); statuses != n || all != 2*n || refused > 0 {
+		if statuses, all, refused := c.CountWrites("update CronJob"), len(c.Writes()), c.CountWrites("refused"); statuses != n ||
+			all != 2*n || refused > 0 {
 			t.Errorf("%d statuses, %d writes in all, %d refused", statuses, all, refused)
 		}
 	})
@@ -57,7 +58,8 @@ func TestForeignJobs(t *testing.T) { // CJ-90, CJ-93
 		c.put(foreign)
 		c.start(limits(ptr.To[int32](0), ptr.To[int32](0)))
 		c.until("00:21:00")
-		if n := len(c.Names(client.KindFor[*batchv1.Job]())); n != 2 || c.CountWrites("delete") > 0 || c.CountWrites("create") != 1 || c.CountWrites("refused") > 0 {
+		if n := len(c.Names(client.KindFor[*batchv1.Job]())); n != 2 || c.CountWrites("delete") > 0 || c.CountWrites("create") != 1 ||
+			c.CountWrites("refused") > 0 {
 			t.Errorf("%d Jobs: %v", n, c.Log())
 		}
 	})
@@ -76,7 +78,8 @@ func TestCrashAfterCreation(t *testing.T) { // CJ-50, CJ-53
 			return nil
 		})
 		c.until("00:16:00")
-		if jobs, active := c.Names(client.KindFor[*batchv1.Job]()), c.cronJob("backup").Status.Active; len(jobs) != 1 || len(active) != 1 || active[0].Name != jobs[0] {
+		if jobs, active := c.Names(client.KindFor[*batchv1.Job]()), c.cronJob("backup").Status.Active; len(jobs) != 1 || len(active) != 1 ||
+			active[0].Name != jobs[0] {
 			t.Errorf("Jobs %v, active %v", jobs, active)
 		}
 	})
@@ -96,7 +99,8 @@ func TestActiveJobsThatTheCacheLacks(t *testing.T) { // CJ-16
 			c.put(job)
 			c.start(lists(job), concurrency(batchv1.ForbidConcurrent))
 			c.until("00:15:30")
-			if active := c.cronJob("backup").Status.Active; orphan == slices.ContainsFunc(active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID }) {
+			if active := c.cronJob("backup").Status.Active; orphan == slices.ContainsFunc(active,
+				func(ref corev1.ObjectReference) bool { return ref.UID == job.UID }) {
 				t.Errorf("orphan %v: active %v", orphan, active)
 			}
 			if n := c.CountWrites("create"); (n > 0) != orphan {
@@ -238,8 +242,10 @@ func TestEnqueues(t *testing.T) { // CJ-3
 		{"one that is being deleted", before, run("10:05:00", started("10:05:00"), terminating), true},
 		{"another one of its name", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.UID = "another" }), true},
 		{"its time changes", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Annotations = nil }), true},
-		{"it comes to be one by hand", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Annotations[manualAnnotation] = "manual" }), true},
-		{"its counters change", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Status.Active, job.ResourceVersion = 7, "8" }), false},
+		{"it comes to be one by hand", before,
+			run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Annotations[manualAnnotation] = "manual" }), true},
+		{"its counters change", before,
+			run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Status.Active, job.ResourceVersion = 7, "8" }), false},
 	} {
 		if keys := enqueues(c.before, c.after); (len(keys) == 1) != c.want {
 			t.Errorf("%s enqueues %v", c.name, keys)

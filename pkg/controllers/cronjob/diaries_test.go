@@ -78,7 +78,8 @@ func TestDiaries(t *testing.T) {
 			c.until("00:15:30")
 			c.note("(user: delete the Job)")
 			jobs := client.MappingFor[*batchv1.Job]()
-			if err := c.Delete(c.Context(), jobs, plan.Key{Namespace: "shop", Name: c.Names(client.KindFor[*batchv1.Job]())[0]}, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+			if err := c.Delete(c.Context(), jobs, plan.Key{Namespace: "shop", Name: c.Names(client.KindFor[*batchv1.Job]())[0]},
+				metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 				c.Error(err)
 			}
 			c.until("00:16:00")

@@ -33,8 +33,9 @@ func backup(edits ...edit) *batchv1.CronJob {
 			Schedule: "*/5 * * * *", TimeZone: ptr.To("UTC"), ConcurrencyPolicy: batchv1.AllowConcurrent, Suspend: ptr.To(false),
 			SuccessfulJobsHistoryLimit: ptr.To[int32](3), FailedJobsHistoryLimit: ptr.To[int32](1),
 			JobTemplate: batchv1.JobTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "backup"}, Annotations: map[string]string{"team": "storage"}},
-				Spec:       batchv1.JobSpec{Parallelism: ptr.To[int32](2)},
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "backup"},
+					Annotations: map[string]string{"team": "storage"}},
+				Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)},
 			},
 		},
 	}
@@ -108,7 +109,8 @@ func started(at string) func(*batchv1.Job) {
 func complete(at string) func(*batchv1.Job) {
 	return func(job *batchv1.Job) {
 		job.Status.CompletionTime = metaTime(at)
-		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"}, {Type: batchv1.JobComplete, Status: "True"}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"},
+			{Type: batchv1.JobComplete, Status: "True"}}
 	}
 }
 
@@ -172,7 +174,8 @@ func carriedOut(steps []plan.Step) (did plan.Outcome) {
 		switch step := step.(type) {
 		case plan.Create:
 			name := step.Object.GetName()
-			did.Results = append(did.Results, plan.Result{Verb: plan.Created, Object: step.Object, Name: name, UID: types.UID("uid-" + name), Version: "7"})
+			did.Results = append(did.Results,
+				plan.Result{Verb: plan.Created, Object: step.Object, Name: name, UID: types.UID("uid-" + name), Version: "7"})
 		case plan.Delete:
 			for _, o := range step.Objects {
 				did.Results = append(did.Results, plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName()})

@@ -26,7 +26,8 @@ type caches struct {
 }
 
 // observe finds the CronJob, its Jobs, its time zone, and who has the name of the Job that is due.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	c := k.cronJobs.Get(r.Key.Namespace, r.Key.Name)
 	if c == nil {
 		return o, nil

@@ -53,8 +53,9 @@ func (s snapshot) planRun(d decision) (steps []plan.Step) {
 	return append(steps, plan.Create{
 		Object: newJob(s.CronJob, d.run, s.Zone),
 		Events: plan.Events{
-			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created job {name}"},
-			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating job: {error}"},
+			Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created job {name}"},
+			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
+				Message: "Error creating job: {error}"},
 		},
 		Why: "it is due",
 	})

@@ -28,8 +28,9 @@ type snapshot struct {
 // memory is what is remembered of a CronJob: what its status does not tell about times that were seen. The
 // function remember makes it of the outcome, and decide reads it.
 type memory struct {
-	Schedule string    // and time zone; empty if nothing is remembered
-	Since    time.Time // times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
+	Schedule string // and time zone; empty if nothing is remembered
+	// times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
+	Since    time.Time
 	Ran      time.Time // the latest time of the schedule for which there was a Job
 	Reported []string  // the keys of the warnings that were given and still stand
 }
@@ -101,7 +102,8 @@ type decision struct {
 // warn adds an event. Its key tells apart states for which the reason is the same, such as two dates that
 // were missed.
 func (d *decision) warn(key, kind, reason, format string, args ...any) {
-	d.warnings = append(d.warnings, warning{reason + " " + key, plan.Event{Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}})
+	d.warnings = append(d.warnings,
+		warning{reason + " " + key, plan.Event{Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}})
 }
 
 // decide decides in the order of CJ-17..24.
@@ -109,7 +111,8 @@ func decide(now time.Time, s snapshot) (d decision) {
 	c := s.CronJob
 	active, others := s.active()
 	for _, job := range others {
-		d.warn(job.Name, corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
+		d.warn(job.Name, corev1.EventTypeWarning, "UnexpectedJob",
+			"Saw a job that the controller did not create or forgot: %s", job.Name)
 	}
 	if c.DeletionTimestamp != nil {
 		d.why = "the CronJob is being deleted"
@@ -132,15 +135,18 @@ func decide(now time.Time, s snapshot) (d decision) {
 	switch {
 	case s.tooLate(now, d.due):
 		d.why = "the time " + d.due.UTC().Format(time.RFC3339) + " was missed"
-		d.warn(at, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", d.due.UTC().Format(time.RFC1123Z))
+		d.warn(at, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s",
+			d.due.UTC().Format(time.RFC1123Z))
 	case s.created(now, d.due): // of another time in the same minute (CJ-34)
 		d.why = "there was a Job of that minute"
 	case s.Taken != nil:
 		d.why = "the name of the Job is taken"
-		d.warn(at, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %s exists, and this CronJob does not control it", s.Taken.Name)
+		d.warn(at, corev1.EventTypeWarning, "FailedCreate",
+			"Error creating job: %s exists, and this CronJob does not control it", s.Taken.Name)
 	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0:
 		d.why = fmt.Sprintf("%s is running and the concurrency policy is Forbid", active[0].Name)
-		d.warn(at, corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+		d.warn(at, corev1.EventTypeNormal, "JobAlreadyActive",
+			"Not starting job because prior execution is running and concurrency policy is Forbid")
 	default:
 		d.why = "create the Job for " + d.due.UTC().Format(time.RFC3339)
 		d.run = d.due
@@ -159,8 +165,9 @@ func (s snapshot) schedule(now time.Time, d *decision) {
 		return
 	}
 	if namesZone(text) {
-		d.warn(text, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
-			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", text)
+		d.warn(text, corev1.EventTypeWarning, "UnsupportedSchedule",
+			"CRON_TZ or TZ used in schedule %q is not officially supported, "+
+				"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", text)
 	}
 	since := s.ran(now)
 	if since.IsZero() {
@@ -170,7 +177,8 @@ func (s snapshot) schedule(now time.Time, d *decision) {
 	due, next := latest(schedule, since, now)
 	if next.IsZero() {
 		d.why = "no time within five years matches the schedule"
-		d.warn(text, corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time within five years matches", text)
+		d.warn(text, corev1.EventTypeWarning, "InvalidSchedule",
+			"invalid schedule: %s : no time within five years matches", text)
 		return
 	}
 	d.due, d.next = due, next

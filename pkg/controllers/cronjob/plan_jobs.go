@@ -37,7 +37,8 @@ func newJob(c *batchv1.CronJob, at time.Time, in zone) *batchv1.Job {
 	if c.Spec.TimeZone == nil || namesZone(c.Spec.Schedule) {
 		in.Location = time.UTC
 	}
-	metav1.SetMetaDataAnnotation(&job.ObjectMeta, batchv1.CronJobScheduledTimestampAnnotation, at.In(in.Location).Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, batchv1.CronJobScheduledTimestampAnnotation,
+		at.In(in.Location).Format(time.RFC3339))
 	return job
 }
 
@@ -50,7 +51,8 @@ func scheduledTime(c *batchv1.CronJob, job *batchv1.Job) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	// The name has only minutes, and "@every" any seconds.
-	if at, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation]); err == nil && at.Unix()/60 == minutes {
+	if at, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation]); err == nil &&
+		at.Unix()/60 == minutes {
 		return at, true
 	}
 	return time.Unix(minutes*60, 0), true
@@ -60,10 +62,12 @@ func scheduledTime(c *batchv1.CronJob, job *batchv1.Job) (time.Time, bool) {
 func alike(a, b *batchv1.Job) bool {
 	return a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && outcome(a) == outcome(b) &&
 		compareStarts(a.Status.StartTime, b.Status.StartTime) == 0 && completedAt(a).Equal(completedAt(b)) &&
-		a.Annotations[manualAnnotation] == b.Annotations[manualAnnotation] &&
-		a.Annotations[batchv1.CronJobScheduledTimestampAnnotation] == b.Annotations[batchv1.CronJobScheduledTimestampAnnotation] &&
+		sameAnnotation(a, b, manualAnnotation) &&
+		sameAnnotation(a, b, batchv1.CronJobScheduledTimestampAnnotation) &&
 		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b))
 }
+
+func sameAnnotation(a, b *batchv1.Job, name string) bool { return a.Annotations[name] == b.Annotations[name] }
 
 // outcome returns the type of the condition by which a Job has finished; empty if it has not.
 func outcome(job *batchv1.Job) batchv1.JobConditionType {
@@ -118,7 +122,8 @@ func byName(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }
 func (s snapshot) recorded(job *batchv1.Job, listed map[types.UID]bool) bool {
 	at, _ := scheduledTime(s.CronJob, job)
 	status := s.CronJob.Status
-	return !listed[job.UID] && !at.After(timeOf(status.LastScheduleTime)) && !completedAt(job).After(timeOf(status.LastSuccessfulTime))
+	return !listed[job.UID] && !at.After(timeOf(status.LastScheduleTime)) &&
+		!completedAt(job).After(timeOf(status.LastSuccessfulTime))
 }
 
 // surplus are the finished Jobs beyond the history limits, the oldest (CJ-60).

@@ -58,7 +58,8 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 		since = first
 	}
 	next = following(s, since)
-	if every, ok := s.(cron.ConstantDelaySchedule); ok { // counted from since, so that it cannot be asked for times in between
+	// counted from since, so that it cannot be asked for times in between
+	if every, ok := s.(cron.ConstantDelaySchedule); ok {
 		if !next.After(now) {
 			last = next.Add(now.Sub(next) / every.Delay * every.Delay)
 			next = last.Add(every.Delay)
@@ -88,7 +89,8 @@ func following(s cron.Schedule, t time.Time) time.Time {
 	if !ok {
 		return next
 	}
-	for _, change := t.In(spec.Location).ZoneBounds(); !change.IsZero() && change.Before(next); _, change = change.ZoneBounds() {
+	for _, change := t.In(spec.Location).ZoneBounds(); !change.IsZero() &&
+		change.Before(next); _, change = change.ZoneBounds() {
 		fullHour := change.Add(time.Duration((60-change.Minute())%60) * time.Minute)
 		for _, from := range []time.Time{change, fullHour} {
 			if earlier := libraryNext(s, from.Add(-time.Second)); earlier.After(t) && earlier.Before(next) {

@@ -43,9 +43,12 @@ func next(t *testing.T, text string, in zone, from string, n int) (times []strin
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct{ name, text, zone, from, want string }{
 		{"CJ-26 every five minutes", "*/5 * * * *", "UTC", "2026-01-01 10:02:30", "01-01 10:05 UTC, 01-01 10:10 UTC"},
-		{"CJ-26 N/s goes to the maximum", "50/5 * * * *", "UTC", "2026-01-01 10:02:30", "01-01 10:50 UTC, 01-01 10:55 UTC, 01-01 11:50 UTC"},
-		{"CJ-26 lists, ranges and names", "0 9-10,12 * JAN mon", "UTC", "2026-01-01 10:02:30", "01-05 09:00 UTC, 01-05 10:00 UTC, 01-05 12:00 UTC, 01-12 09:00 UTC"},
-		{"CJ-26 either of two day fields", "0 0 13 * fri", "UTC", "2026-01-01 10:00:00", "01-02 00:00 UTC, 01-09 00:00 UTC, 01-13 00:00 UTC"},
+		{"CJ-26 N/s goes to the maximum", "50/5 * * * *", "UTC", "2026-01-01 10:02:30",
+			"01-01 10:50 UTC, 01-01 10:55 UTC, 01-01 11:50 UTC"},
+		{"CJ-26 lists, ranges and names", "0 9-10,12 * JAN mon", "UTC", "2026-01-01 10:02:30",
+			"01-05 09:00 UTC, 01-05 10:00 UTC, 01-05 12:00 UTC, 01-12 09:00 UTC"},
+		{"CJ-26 either of two day fields", "0 0 13 * fri", "UTC", "2026-01-01 10:00:00",
+			"01-02 00:00 UTC, 01-09 00:00 UTC, 01-13 00:00 UTC"},
 		{"CJ-26 a question mark restricts nothing", "0 0 ? * fri", "UTC", "2026-01-01 10:00:00", "01-02 00:00 UTC, 01-09 00:00 UTC"},
 		{"CJ-27 yearly", "@yearly", "UTC", "2026-01-01 10:00:00", "01-01 00:00 UTC"},
 		{"CJ-27 monthly", "@monthly", "UTC", "2026-01-01 10:00:00", "02-01 00:00 UTC, 03-01 00:00 UTC"},
@@ -54,9 +57,12 @@ func TestSchedules(t *testing.T) {
 		{"CJ-27 hourly", "@hourly", "UTC", "2026-01-01 10:02:00", "01-01 11:00 UTC, 01-01 12:00 UTC"},
 		{"CJ-27 every counts from the time before", "@every 90m", "UTC", "2026-01-01 10:02:00", "01-01 11:32 UTC, 01-01 13:02 UTC"},
 		{"CJ-28 a time zone", "0 3 * * *", "Asia/Kathmandu", "2026-01-01 10:00:00", "01-02 03:00 +0545, 01-03 03:00 +0545"},
-		{"CJ-28 an old zone in the schedule wins", "CRON_TZ=Asia/Tokyo 0 3 * * *", "UTC", "2026-01-01 10:00:00", "01-01 18:00 UTC, 01-02 18:00 UTC"},
-		{"CJ-29 a wall time that does not exist is left out", "30 2 * * *", "America/New_York", "2026-03-07 00:00:00", "03-07 02:30 EST, 03-09 02:30 EDT"},
-		{"CJ-29 a wall time that occurs twice runs twice", "30 1 * * *", "America/New_York", "2026-10-31 12:00:00", "11-01 01:30 EDT, 11-01 01:30 EST, 11-02 01:30 EST"},
+		{"CJ-28 an old zone in the schedule wins", "CRON_TZ=Asia/Tokyo 0 3 * * *", "UTC", "2026-01-01 10:00:00",
+			"01-01 18:00 UTC, 01-02 18:00 UTC"},
+		{"CJ-29 a wall time that does not exist is left out", "30 2 * * *", "America/New_York", "2026-03-07 00:00:00",
+			"03-07 02:30 EST, 03-09 02:30 EDT"},
+		{"CJ-29 a wall time that occurs twice runs twice", "30 1 * * *", "America/New_York", "2026-10-31 12:00:00",
+			"11-01 01:30 EDT, 11-01 01:30 EST, 11-02 01:30 EST"},
 		{"CJ-29 in the south", "30 2 * * *", "Australia/Sydney", "2026-10-03 00:00:00", "10-03 02:30 AEST, 10-05 02:30 AEDT"},
 		{"CJ-29 every hour of the long day", "0 * * * *", "Europe/Berlin", "2026-10-25 00:30:00",
 			"10-25 01:00 CEST, 10-25 02:00 CEST, 10-25 02:00 CET, 10-25 03:00 CET"},
@@ -71,8 +77,10 @@ func TestSchedules(t *testing.T) {
 
 func TestUnparsableSchedules(t *testing.T) { // CJ-26, CJ-28
 	for _, text := range []string{
-		"", " ", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 * *", "* * * * 7", "*/0 * * * *", "5-1 * * * *",
-		"TZ=", "TZ=UTC", "CRON_TZ=Europe/Berlin", "TZ=Nowhere/At_All * * * * *", "TZ=../../etc/passwd * * * * *", "@every", "@every x", "@sometimes",
+		"", " ", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 * *", "* * * * 7", "*/0 * * * *",
+		"5-1 * * * *",
+		"TZ=", "TZ=UTC", "CRON_TZ=Europe/Berlin", "TZ=Nowhere/At_All * * * * *", "TZ=../../etc/passwd * * * * *", "@every", "@every x",
+		"@sometimes",
 		", * * * *", "1-2-3 * * * *", "1/2/3 * * * *", "-1 * * * *",
 	} {
 		if s, err := parse(text, in(t, "UTC")); err == nil {
@@ -84,11 +92,13 @@ func TestUnparsableSchedules(t *testing.T) { // CJ-26, CJ-28
 // twoYears are schedules in zones with changes of the clock: of an hour and of half an hour, at midnight, in the north and in the south.
 var (
 	texts = []string{
-		"*/7 5 * * *", "30 1 * * *", "30 2 * * *", "0 0 * * *", "15 0,3 * * *", "0 */6 * * *", "45 23 * * 1-5", "0 0 1 * *", "0 12 13 * fri", "59 23 31 12 *",
+		"*/7 5 * * *", "30 1 * * *", "30 2 * * *", "0 0 * * *", "15 0,3 * * *", "0 */6 * * *", "45 23 * * 1-5", "0 0 1 * *",
+		"0 12 13 * fri", "59 23 31 12 *",
 		"@yearly", "@monthly", "@weekly", "@daily", "@hourly", "@every 1h30m", "@every 17h", "@every 37m",
 	}
 	zones = []string{
-		"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Australia/Sydney", "America/Santiago", "Africa/Casablanca", "Asia/Beirut",
+		"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Australia/Sydney", "America/Santiago", "Africa/Casablanca",
+		"Asia/Beirut",
 		"Africa/Cairo", "America/Havana", "Asia/Kathmandu", "Pacific/Chatham", "America/Asuncion",
 	}
 )
@@ -112,7 +122,8 @@ func inTurn(schedule cron.Schedule, after, until time.Time) (all []time.Time) {
 
 // A day is not left out after a change of the clock by half an hour (CJ-29).
 func TestTheDayAfterHalfAnHour(t *testing.T) {
-	for text, want := range map[string]string{"@weekly": "04-12 00:00 +1030", "0 0 * * mon": "04-06 00:00 +1030", "30 6 10 * *": "04-10 06:30 +1030"} {
+	for text, want := range map[string]string{"@weekly": "04-12 00:00 +1030", "0 0 * * mon": "04-06 00:00 +1030",
+		"30 6 10 * *": "04-10 06:30 +1030"} {
 		if got := next(t, text, in(t, "Australia/Lord_Howe"), "2026-04-05 00:00:00", 1); got[0] != want {
 			t.Errorf("%s: %s, want %s", text, got[0], want)
 		}
@@ -228,7 +239,8 @@ func TestEveryCountsFromTheLastTime(t *testing.T) { // CJ-27
 
 // Whatever the text is: nothing panics, nothing takes for ever, and what is due is not in the future.
 func FuzzSchedule(f *testing.F) {
-	for _, text := range append(slices.Clone(texts), "TZ=UTC", "TZ= ", "CRON_TZ=Asia/Tokyo 0 3 * * *", ",", "*/9223372036854775807 * * * *", "@every 2540400h") {
+	for _, text := range append(slices.Clone(texts), "TZ=UTC", "TZ= ", "CRON_TZ=Asia/Tokyo 0 3 * * *", ",", "*/9223372036854775807 * * * *",
+		"@every 2540400h") {
 		f.Add(text, int64(0), int64(1e9))
 	}
 	f.Fuzz(func(t *testing.T, text string, since, now int64) {

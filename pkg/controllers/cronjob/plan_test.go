@@ -36,18 +36,22 @@ func TestPlan(t *testing.T) {
 		{"CJ-85 a Job is due", "10:05:00", see(backup()), always("create " + at1005), "5m0.1s"},
 		{"CJ-31 the time itself counts as due", "10:05:00", see(backup(ranAt("10:00:00"))), always("create " + at1005), "5m0.1s"},
 		{"CJ-31 the latest of several missed times starts at once", "10:13:00", see(backup()), always("create " + at1010), "2m0.1s"},
-		{"CJ-86 after a downtime the latest time starts", "10:31:00", see(backup(ranAt("10:00:00"))), always("create backup-29454390"), "4m0.1s"},
+		{"CJ-86 after a downtime the latest time starts", "10:31:00", see(backup(ranAt("10:00:00"))), always("create backup-29454390"),
+			"4m0.1s"},
 		{"CJ-86 unless it is past the deadline", "10:31:00", see(backup(ranAt("10:00:00"), deadline(30))),
 			always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:30:00 +0000"), "4m0.1s"},
-		{"CJ-33 within the deadline it starts late", "10:30:29", see(backup(ranAt("10:25:00"), deadline(30))), always("create backup-29454390"), "4m31.1s"},
-		{"CJ-33 a resumed CronJob without deadline starts the latest missed run", "11:00:01", see(backup(ranAt("10:05:00"))), always("create backup-29454420"), "4m59.1s"},
+		{"CJ-33 within the deadline it starts late", "10:30:29", see(backup(ranAt("10:25:00"), deadline(30))),
+			always("create backup-29454390"), "4m31.1s"},
+		{"CJ-33 a resumed CronJob without deadline starts the latest missed run", "11:00:01", see(backup(ranAt("10:05:00"))),
+			always("create backup-29454420"), "4m59.1s"},
 		{"CJ-97 a huge deadline is none", "10:13:00", see(backup(deadline(1 << 62))), always("create " + at1010), "2m0.1s"},
 		{"a deadline of zero is always missed", "10:05:00", see(backup(deadline(0))),
 			always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:05:00 +0000"), "5m0.1s"},
 		{"CJ-23 the time was acted on", "10:05:01", see(backup(ranAt("10:05:00"))), nil, "4m59.1s"},
 		{"CJ-23 there is a Job for the time", "10:05:01", see(backup(), forgotten), nil, "4m59.1s"},
 		{"CJ-23 nor is an earlier time made up for then", "10:12:00", see(backup(ranAt("10:00:00")), run("10:10:00")), nil, "3m0.1s"},
-		{"CJ-34 another time in the same minute", "10:06:10", see(backup(every("@every 20s"), ranAt("10:06:00")), run("10:06:00", complete("10:06:05"), started("10:06:00"))), nil, "10.1s"},
+		{"CJ-34 another time in the same minute", "10:06:10",
+			see(backup(every("@every 20s"), ranAt("10:06:00")), run("10:06:00", complete("10:06:05"), started("10:06:00"))), nil, "10.1s"},
 
 		{"CJ-17 a CronJob that is being deleted", "10:05:00", see(backup(dying)), nil, ""},
 		{"CJ-6 CJ-19 a suspended CronJob", "10:05:00", see(backup(suspended)), nil, ""},
@@ -61,32 +65,43 @@ func TestPlan(t *testing.T) {
 			always("Warning InvalidSchedule: invalid schedule: 0 0 31 2 * : no time within five years matches"), ""},
 		{"CJ-28 a zone in the schedule", "10:05:00", see(backup(every("CRON_TZ=Asia/Tokyo 5 19 * * *"))), always(
 			`Warning UnsupportedSchedule: CRON_TZ or TZ used in schedule "CRON_TZ=Asia/Tokyo 5 19 * * *" is not officially supported, `+
-				"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", "create "+at1005), "24h0m0.1s"},
+				"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", "create "+at1005),
+			"24h0m0.1s"},
 		{"CJ-32 more than a hundred missed times", "23:59:00", see(backup(every("* * * * *"))), always(
 			"Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
 			"create backup-29455199"), "1m0.1s"},
 		{"CJ-32 a hundred", "11:42:59", see(backup(every("* * * * *"))), always("create backup-29454462"), "1.1s"},
-		{"CJ-32 a deadline bounds them", "23:59:00", see(backup(every("* * * * *"), deadline(600))), always("create backup-29455199"), "1m0.1s"},
+		{"CJ-32 a deadline bounds them", "23:59:00", see(backup(every("* * * * *"), deadline(600))), always("create backup-29455199"),
+			"1m0.1s"},
 
-		{"CJ-40 Allow creates beside a running Job", "10:10:00", see(backup(ranAt("10:05:00"), lists(running)), running), always("create " + at1010), "5m0.1s"},
+		{"CJ-40 Allow creates beside a running Job", "10:10:00", see(backup(ranAt("10:05:00"), lists(running)), running),
+			always("create " + at1010), "5m0.1s"},
 		{"CJ-41 CJ-87 Forbid does not", "10:10:00", see(backup(concurrency("Forbid"), ranAt("10:05:00"), lists(running)), running),
-			always("Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid"), "5m0.1s"},
+			always("Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid"),
+			"5m0.1s"},
 		{"CJ-41 CJ-87 when the running Job ends, the skipped run starts late", "10:12:00",
-			see(backup(concurrency("Forbid"), ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:12:00"))), always("create " + at1010), "3m0.1s"},
+			see(backup(concurrency("Forbid"), ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:12:00"))),
+			always("create " + at1010), "3m0.1s"},
 		{"CJ-41 unless the deadline has passed", "10:12:00",
 			see(backup(concurrency("Forbid"), deadline(60), ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:12:00"))),
 			always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:10:00 +0000"), "3m0.1s"},
 		{"CJ-41 a Job of the schedule that could not be noted counts", "10:10:00", see(backup(concurrency("Forbid")), forgotten),
-			always("Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid"), "5m0.1s"},
-		{"CJ-13 CJ-43 CJ-55 a Job that users have started does not", "10:10:00", see(backup(concurrency("Forbid"), ranAt("10:05:00")), byHand),
+			always("Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid"),
+			"5m0.1s"},
+		{"CJ-13 CJ-43 CJ-55 a Job that users have started does not", "10:10:00",
+			see(backup(concurrency("Forbid"), ranAt("10:05:00")), byHand),
 			always("Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand", "create "+at1010), "5m0.1s"},
-		{"CJ-42 CJ-88 Replace deletes the running Job", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), running),
+		{"CJ-42 CJ-88 Replace deletes the running Job", "10:10:00",
+			see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), running),
 			always("delete "+at1005, "create "+at1010), "5m0.1s"},
 		{"CJ-42 but not one that is being deleted already", "10:10:00",
-			see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), run("10:05:00", terminating)), always("create " + at1010), "5m0.1s"},
-		{"CJ-42 nor one that users have started", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00")), run("10:05:00", named("by-hand"))),
+			see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), run("10:05:00", terminating)),
+			always("create " + at1010), "5m0.1s"},
+		{"CJ-42 nor one that users have started", "10:10:00",
+			see(backup(concurrency("Replace"), ranAt("10:05:00")), run("10:05:00", named("by-hand"))),
 			always("Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand", "create "+at1010), "5m0.1s"},
-		{"CJ-93 the name is taken by somebody else's Job", "10:10:00", with(see(backup(ranAt("10:05:00"))), func(s *snapshot) { s.Taken = elsewhere }),
+		{"CJ-93 the name is taken by somebody else's Job", "10:10:00",
+			with(see(backup(ranAt("10:05:00"))), func(s *snapshot) { s.Taken = elsewhere }),
 			always("Warning FailedCreate: Error creating job: " + at1010 + " exists, and this CronJob does not control it"), "5m0.1s"},
 
 		{"CJ-94 a changed schedule does not bring what would have been before", "10:13:00",
@@ -102,9 +117,10 @@ func TestPlan(t *testing.T) {
 		{"CJ-96 a warning is given once", "10:31:00", with(see(backup(ranAt("10:00:00"), deadline(30))), func(s *snapshot) {
 			s.Memory.Reported = []string{"MissSchedule 1767263400"}
 		}), nil, "4m0.1s"},
-		{"CJ-91 CJ-96 and again for the next missed time", "10:36:00", with(see(backup(ranAt("10:00:00"), deadline(30))), func(s *snapshot) {
-			s.Memory.Reported = []string{"MissSchedule 1767263400"}
-		}), always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:35:00 +0000"), "4m0.1s"},
+		{"CJ-91 CJ-96 and again for the next missed time", "10:36:00",
+			with(see(backup(ranAt("10:00:00"), deadline(30))), func(s *snapshot) {
+				s.Memory.Reported = []string{"MissSchedule 1767263400"}
+			}), always("Warning MissSchedule: Missed scheduled time to start a job: Thu, 01 Jan 2026 10:35:00 +0000"), "4m0.1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			now := clock(c.now)
@@ -139,7 +155,8 @@ func TestCJ50TheJob(t *testing.T) { // CJ-50, CJ-51
 			Namespace: "shop", Name: at1005, Labels: map[string]string{"app": "backup"},
 			Annotations: map[string]string{"team": "storage", "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T10:05:00Z"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "batch/v1", Kind: "CronJob", Name: "backup", UID: "uid-backup", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+				APIVersion: "batch/v1", Kind: "CronJob", Name: "backup", UID: "uid-backup", Controller: ptr.To(true),
+				BlockOwnerDeletion: ptr.To(true),
 			}},
 		},
 		Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)},
@@ -190,7 +207,8 @@ func TestScheduledTime(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) { // CJ-60
-	one, two, three := run("10:05:00", complete("10:06:00"), started("10:05:00")), run("10:10:00", complete("10:11:00"), started("10:10:00")), run("10:15:00", complete("10:16:00"), started("10:15:00"))
+	one, two, three := run("10:05:00", complete("10:06:00"), started("10:05:00")),
+		run("10:10:00", complete("10:11:00"), started("10:10:00")), run("10:15:00", complete("10:16:00"), started("10:15:00"))
 	bad1, bad2 := run("10:20:00", failed, started("10:20:00")), run("10:25:00", failed, started("10:25:00"))
 	unstarted := run("10:00:00", complete("10:16:00"))
 	all := []*batchv1.Job{bad2, three, one, two, bad1}
@@ -202,25 +220,37 @@ func TestHistory(t *testing.T) { // CJ-60
 		snapshot
 		deletes []string
 	}{
-		{"CJ-60 the oldest beyond the limits go", see(settled(limits(ptr.To[int32](1), ptr.To[int32](1))), all...), []string{one.Name, two.Name, bad1.Name}},
-		{"CJ-60 zero keeps none", see(settled(limits(ptr.To[int32](0), ptr.To[int32](0))), all...), []string{one.Name, two.Name, three.Name, bad1.Name, bad2.Name}},
+		{"CJ-60 the oldest beyond the limits go", see(settled(limits(ptr.To[int32](1), ptr.To[int32](1))), all...),
+			[]string{one.Name, two.Name, bad1.Name}},
+		{"CJ-60 zero keeps none", see(settled(limits(ptr.To[int32](0), ptr.To[int32](0))), all...),
+			[]string{one.Name, two.Name, three.Name, bad1.Name, bad2.Name}},
 		{"CJ-60 nil keeps all", see(settled(limits(nil, nil)), all...), nil},
-		{"CJ-60 a negative limit keeps none", see(settled(limits(ptr.To[int32](-1), nil)), all...), []string{one.Name, two.Name, three.Name}},
+		{"CJ-60 a negative limit keeps none", see(settled(limits(ptr.To[int32](-1), nil)), all...),
+			[]string{one.Name, two.Name, three.Name}},
 		{"CJ-60 a Job without start is the newest", see(settled(limits(ptr.To[int32](1), nil)), unstarted, two), []string{two.Name}},
-		{"CJ-60 then the name decides", see(settled(limits(ptr.To[int32](1), nil)), run("10:10:00", complete("10:16:00")), unstarted), []string{unstarted.Name}},
+		{"CJ-60 then the name decides", see(settled(limits(ptr.To[int32](1), nil)), run("10:10:00", complete("10:16:00")), unstarted),
+			[]string{unstarted.Name}},
 		{"CJ-12 also of suspended CronJobs", see(settled(limits(ptr.To[int32](2), nil), suspended), all...), []string{one.Name}},
 		{"CJ-12 and of those that are being deleted", see(settled(limits(ptr.To[int32](2), nil), dying), all...), []string{one.Name}},
-		{"CJ-99 one that is being deleted is neither deleted again nor counted", see(settled(limits(ptr.To[int32](1), nil)), run("10:05:00", complete("10:06:00"), terminating), two), nil},
-		{"CJ-55 one that users have started counts", see(settled(limits(ptr.To[int32](1), nil)), two, run("10:05:00", named("by-hand"), manual, complete("10:06:00"), started("10:05:00"))), []string{"by-hand"}},
-		{"one whose run is not in the status yet stays", see(settled(ranAt("10:05:00"), suspended, limits(ptr.To[int32](0), nil)), one, two), []string{one.Name}},
-		{"nor does one go whose success is not", see(settled(succeededAt("10:06:00"), limits(ptr.To[int32](0), nil)), one, two), []string{one.Name}},
-		{"CJ-14 nor one that is still listed as active", see(settled(lists(two), limits(ptr.To[int32](0), nil)), one, two), []string{one.Name}},
+		{"CJ-99 one that is being deleted is neither deleted again nor counted",
+			see(settled(limits(ptr.To[int32](1), nil)), run("10:05:00", complete("10:06:00"), terminating), two), nil},
+		{"CJ-55 one that users have started counts",
+			see(settled(limits(ptr.To[int32](1), nil)), two,
+				run("10:05:00", named("by-hand"), manual, complete("10:06:00"), started("10:05:00"))), []string{"by-hand"}},
+		{"one whose run is not in the status yet stays",
+			see(settled(ranAt("10:05:00"), suspended, limits(ptr.To[int32](0), nil)), one, two), []string{one.Name}},
+		{"nor does one go whose success is not", see(settled(succeededAt("10:06:00"), limits(ptr.To[int32](0), nil)), one, two),
+			[]string{one.Name}},
+		{"CJ-14 nor one that is still listed as active", see(settled(lists(two), limits(ptr.To[int32](0), nil)), one, two),
+			[]string{one.Name}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			for _, step := range planJobs(clock("10:25:30"), c.snapshot).Steps {
 				if step, ok := step.(plan.Delete); ok {
-					if step.Propagation != metav1.DeletePropagationBackground || step.Events.Done.Reason != "SuccessfulDelete" || step.Events.Failed.Reason != "FailedDelete" { // CJ-61
+					// CJ-61
+					if step.Propagation != metav1.DeletePropagationBackground || step.Events.Done.Reason != "SuccessfulDelete" ||
+						step.Events.Failed.Reason != "FailedDelete" {
 						t.Errorf("%+v", step)
 					}
 					for _, o := range step.Objects {

@@ -25,7 +25,8 @@ func draw(t *rapid.T) (now time.Time, s snapshot) {
 	}
 	now = minute("now")
 	c := backup(concurrency(rapid.SampledFrom([]batchv1.ConcurrencyPolicy{"Allow", "Forbid", "Replace"}).Draw(t, "policy")),
-		every(rapid.SampledFrom([]string{"* * * * *", "*/5 * * * *", "@every 20s", "0 0 31 2 *", "TZ=Asia/Tokyo */5 * * * *", "TZ="}).Draw(t, "schedule")),
+		every(rapid.SampledFrom([]string{"* * * * *", "*/5 * * * *", "@every 20s", "0 0 31 2 *", "TZ=Asia/Tokyo */5 * * * *",
+			"TZ="}).Draw(t, "schedule")),
 		limits(drawInt32(t, "successful"), drawInt32(t, "failed")))
 	if rapid.Bool().Draw(t, "anything") {
 		name := c.Name

@@ -39,12 +39,14 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	if equality.Semantic.DeepEqual(s.CronJob.Status, c.Status) {
 		return plan.Plan{}
 	}
-	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: s.CronJob, New: c, Subresource: plan.Status, Why: "the status has changed"}}}
+	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: s.CronJob, New: c, Subresource: plan.Status,
+		Why: "the status has changed"}}}
 	for _, event := range s.endings() {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: event})
 	}
 	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
-	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent // the status should not name for long what was deleted
+	// the status should not name for long what was deleted
+	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent
 	if !replaces && (ttl == nil || time.Duration(*ttl)*time.Second >= shortLived) {
 		p.When = plan.Shortly()
 	}
@@ -129,7 +131,9 @@ func (s snapshot) endings() (events []plan.Event) {
 		}
 	}
 	for _, ref := range s.Missing {
-		events = append(events, plan.Event{Type: corev1.EventTypeNormal, Reason: "MissingJob", Message: "Active job went missing: " + ref.Name})
+		events = append(events,
+			plan.Event{Type: corev1.EventTypeNormal, Reason: "MissingJob",
+				Message: "Active job went missing: " + ref.Name})
 	}
 	return events
 }

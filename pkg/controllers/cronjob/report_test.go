@@ -21,31 +21,43 @@ func TestReport(t *testing.T) {
 	}{
 		{"CJ-10 the CronJob is gone", "10:05:01", snapshot{}, nil},
 		{"CJ-25 nothing has changed", "10:06:00", see(backup(ranAt("10:05:00"), lists(running)), running), nil},
-		{"CJ-52 CJ-71 CJ-85 a Job was created", "10:05:03", see(backup()), []string{"status active [" + at1005 + "], scheduled 10:05:00, successful never"}},
+		{"CJ-52 CJ-71 CJ-85 a Job was created", "10:05:03", see(backup()),
+			[]string{"status active [" + at1005 + "], scheduled 10:05:00, successful never"}},
 		{"CJ-53 a Job was created and that could not be noted", "10:05:03", see(backup(), running),
 			[]string{"status active [" + at1005 + "], scheduled 10:05:00, successful never"}},
-		{"CJ-14 CJ-15 CJ-85 a Job has completed", "10:06:30", see(backup(ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:06:00"))),
-			[]string{"status active [], scheduled 10:05:00, successful 10:06:00", "Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
+		{"CJ-14 CJ-15 CJ-85 a Job has completed", "10:06:30",
+			see(backup(ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:06:00"))),
+			[]string{"status active [], scheduled 10:05:00, successful 10:06:00",
+				"Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
 		{"CJ-14 a Job has failed", "10:06:30", see(backup(ranAt("10:05:00"), lists(running)), run("10:05:00", failed)),
-			[]string{"status active [], scheduled 10:05:00, successful never", "Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Failed"}},
+			[]string{"status active [], scheduled 10:05:00, successful never",
+				"Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Failed"}},
 		{"CJ-14 a Job has completed before it was noted", "10:06:30", see(backup(), run("10:05:00", complete("10:05:01"))),
-			[]string{"status active [], scheduled 10:05:00, successful 10:05:01", "Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
-		{"CJ-15 CJ-55 the success of a Job that users have started counts", "10:06:30", see(backup(ranAt("10:05:00")), run("10:05:00", named("by-hand"), manual, complete("10:06:00"))),
+			[]string{"status active [], scheduled 10:05:00, successful 10:05:01",
+				"Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
+		{"CJ-15 CJ-55 the success of a Job that users have started counts", "10:06:30",
+			see(backup(ranAt("10:05:00")), run("10:05:00", named("by-hand"), manual, complete("10:06:00"))),
 			[]string{"status active [], scheduled 10:05:00, successful 10:06:00"}},
-		{"CJ-15 an earlier success does not", "10:08:00", see(backup(ranAt("10:05:00"), succeededAt("10:07:00")), run("10:05:00", complete("10:06:00"))), nil},
+		{"CJ-15 an earlier success does not", "10:08:00",
+			see(backup(ranAt("10:05:00"), succeededAt("10:07:00")), run("10:05:00", complete("10:06:00"))), nil},
 		{"CJ-101 a success without time changes nothing", "10:08:00", see(backup(ranAt("10:05:00")),
 			run("10:05:00", complete("10:06:00"), func(job *batchv1.Job) { job.Status.CompletionTime = nil })), nil},
 		{"CJ-16 an active Job is gone", "10:06:30", with(see(backup(ranAt("10:05:00"), lists(running))), func(s *snapshot) {
 			s.Missing = []corev1.ObjectReference{{Name: at1005, UID: running.UID}}
 		}), []string{"status active [], scheduled 10:05:00, successful never", "Normal MissingJob: Active job went missing: " + at1005}},
-		{"CJ-41 CJ-71 a skipped run does not count as scheduled", "10:10:00", see(backup(concurrency("Forbid"), ranAt("10:05:00"), lists(running)), running), nil},
+		{"CJ-41 CJ-71 a skipped run does not count as scheduled", "10:10:00",
+			see(backup(concurrency("Forbid"), ranAt("10:05:00"), lists(running)), running), nil},
 		{"CJ-42 CJ-88 a Job was replaced", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), running),
 			[]string{"status active [" + at1010 + "], scheduled 10:10:00, successful never"}},
-		{"CJ-42 so is one that is still being deleted", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), run("10:05:00", terminating)),
+		{"CJ-42 so is one that is still being deleted", "10:10:00",
+			see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), run("10:05:00", terminating)),
 			[]string{"status active [" + at1010 + "], scheduled 10:10:00, successful never"}},
-		{"CJ-13 a Job that users have started is not active", "10:06:00", see(backup(ranAt("10:05:00")), run("10:05:00", named("by-hand"))), nil},
-		{"CJ-17 the status of a CronJob that is being deleted", "10:06:30", see(backup(dying, ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:06:00"))),
-			[]string{"status active [], scheduled 10:05:00, successful 10:06:00", "Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
+		{"CJ-13 a Job that users have started is not active", "10:06:00", see(backup(ranAt("10:05:00")), run("10:05:00", named("by-hand"))),
+			nil},
+		{"CJ-17 the status of a CronJob that is being deleted", "10:06:30",
+			see(backup(dying, ranAt("10:05:00"), lists(running)), run("10:05:00", complete("10:06:00"))),
+			[]string{"status active [], scheduled 10:05:00, successful 10:06:00",
+				"Normal SawCompletedJob: Saw completed job: " + at1005 + ", condition: Complete"}},
 		{"several Jobs may be active", "10:10:00", see(backup(ranAt("10:05:00"), lists(running)), running),
 			[]string{"status active [" + at1005 + " " + at1010 + "], scheduled 10:10:00, successful never"}},
 	} {
@@ -62,7 +74,8 @@ func TestReport(t *testing.T) {
 func TestReferenceOfActiveJobs(t *testing.T) { // CJ-52
 	s := see(backup())
 	p := reportStatus(clock("10:05:00"), s, carriedOut(planJobs(clock("10:05:00"), s).Steps))
-	want := []corev1.ObjectReference{{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: at1005, UID: "uid-" + at1005, ResourceVersion: "7"}}
+	want := []corev1.ObjectReference{{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: at1005, UID: "uid-" + at1005,
+		ResourceVersion: "7"}}
 	if diff := cmp.Diff(want, p.Steps[0].(plan.Change).New.(*batchv1.CronJob).Status.Active); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 // run runs the controller in virtual time while a test works.
-func run(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) bool, test func(s *clienttest.Server, put func(*csrutil.Request))) {
+func run(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) bool,
+	test func(s *clienttest.Server, put func(*csrutil.Request))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := clienttest.NewServer()

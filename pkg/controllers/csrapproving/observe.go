@@ -16,7 +16,8 @@ type caches struct {
 
 // observe finds the request, and asks the API server whether who has made it may have a certificate. One that is not
 // to be approved is as good as gone.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	request := k.requests.Get("", r.Key.Name)
 	if request == nil || !candidate(request) {
 		return o, nil

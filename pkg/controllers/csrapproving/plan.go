@@ -58,7 +58,8 @@ func (m *memory) refused(now time.Time, r *csrutil.Request, reason string) *memo
 
 // candidate reports whether the controller may have something to decide (CSR-4, CSR-29).
 func candidate(r *csrutil.Request) bool {
-	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !csrutil.Decided(r) && len(r.Status.Certificate) == 0
+	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !csrutil.Decided(r) &&
+		len(r.Status.Certificate) == 0
 }
 
 // question is one that is asked of the API server, and the message of the approval that follows if the answer
@@ -82,9 +83,12 @@ func questions(r *csrutil.Request) (all []question, violation string) {
 		return nil, violation
 	}
 	if r.Spec.Username == parsed.Subject.CommonName {
-		all = append(all, question{review(r, "selfnodeclient"), "Auto approving self kubelet client certificate after SubjectAccessReview."})
+		all = append(all,
+			question{review(r, "selfnodeclient"),
+				"Auto approving self kubelet client certificate after SubjectAccessReview."})
 	}
-	return append(all, question{review(r, "nodeclient"), "Auto approving kubelet client certificate after SubjectAccessReview."}), ""
+	return append(all,
+		question{review(r, "nodeclient"), "Auto approving kubelet client certificate after SubjectAccessReview."}), ""
 }
 
 // review asks whether the user who has made the request may have requests of this sort approved (CSR-30).
@@ -92,7 +96,8 @@ func review(r *csrutil.Request, subresource string) authorizationv1.SubjectAcces
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "create", Group: "certificates.k8s.io", Version: "*", Resource: "certificatesigningrequests", Subresource: subresource,
+			Verb: "create", Group: "certificates.k8s.io", Version: "*", Resource: "certificatesigningrequests",
+			Subresource: subresource,
 		},
 	}
 	for key, values := range r.Spec.Extra {
@@ -114,13 +119,15 @@ func planApproval(now time.Time, s snapshot) plan.Plan {
 	}
 	if !s.Allowed {
 		return plan.Plan{
-			Why:     "who has made the request may not have the certificate: " + s.Refused + "; asks again at " + s.Next.UTC().Format(time.RFC3339),
+			Why: "who has made the request may not have the certificate: " + s.Refused + "; asks again at " +
+				s.Next.UTC().Format(time.RFC3339),
 			Requeue: max(s.Next.Sub(now), time.Millisecond),
 		}
 	}
 	after := s.Request.DeepCopy()
 	after.Status.Conditions = append(after.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: s.Message,
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved",
+		Message: s.Message,
 	})
 	const why = "approve: who has made the request may have the client certificate of a kubelet"
 	return plan.Plan{Why: why, Steps: []plan.Step{

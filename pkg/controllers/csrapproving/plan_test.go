@@ -34,7 +34,8 @@ func TestQuestions(t *testing.T) {
 		{"CSR-30 CSR-31 somebody else asks for a node", csrtest.Kubelet(by("system:bootstrap:abcdef")), []string{"nodeclient"}},
 		{"CSR-29 another organization", csrtest.Kubelet(csrtest.Asks(strange)), nil},
 		{"CSR-29 a DNS name", csrtest.Kubelet(csrtest.Asks(named)), nil},
-		{"CSR-29 another usage", csrtest.Kubelet(func(r *csrutil.Request) { r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageCertSign) }), nil},
+		{"CSR-29 another usage",
+			csrtest.Kubelet(func(r *csrutil.Request) { r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageCertSign) }), nil},
 		{"CSR-29 no request at all", csrtest.Kubelet(func(r *csrutil.Request) { r.Spec.Request = []byte("x") }), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +114,8 @@ func TestRefusals(t *testing.T) { // CSR-5, CSR-33
 		m = m.refused(epoch, r, "")
 		waits = append(waits, m.Next.Sub(epoch))
 	}
-	if waits[0] != 200*time.Millisecond || waits[1] != 400*time.Millisecond || waits[12] != 819200*time.Millisecond || waits[14] != 1000*time.Second {
+	if waits[0] != 200*time.Millisecond || waits[1] != 400*time.Millisecond || waits[12] != 819200*time.Millisecond ||
+		waits[14] != 1000*time.Second {
 		t.Error(waits)
 	}
 	changed := csrtest.Kubelet(func(r *csrutil.Request) { r.ResourceVersion = "8" })

@@ -51,7 +51,8 @@ func TestApprovesOnlyKubelets(t *testing.T) {
 			return
 		}
 		_, violation := questions(s.Request)
-		if !s.Allowed || csrutil.Decided(s.Request) || violation != "" || s.Request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		if !s.Allowed || csrutil.Decided(s.Request) || violation != "" ||
+			s.Request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 			t.Errorf("%s: %+v", p.Why, s.Request)
 		}
 		s.Request = p.Steps[0].(plan.Change).New.(*csrutil.Request)

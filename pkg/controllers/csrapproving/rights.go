@@ -12,12 +12,15 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: group, Name: requests}},
 		Own: []rbac.Rule{
-			{Group: group, Resource: requests + "/approval", Verbs: []string{"update"}, For: "approvals of requests for the client certificates of kubelets"},
+			{Group: group, Resource: requests + "/approval", Verbs: []string{"update"},
+				For: "approvals of requests for the client certificates of kubelets"},
 			{
-				Group: group, Resource: "signers", Verbs: []string{"approve"}, Names: []string{certificatesv1.KubeAPIServerClientKubeletSignerName},
+				Group: group, Resource: "signers", Verbs: []string{"approve"},
+				Names:   []string{certificatesv1.KubeAPIServerClientKubeletSignerName},
 				Implied: true, For: "approvals: admission asks for it",
 			},
-			{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}, For: "whether who asks may have a certificate"},
+			{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
+				For: "whether who asks may have a certificate"},
 		},
 	}
 }

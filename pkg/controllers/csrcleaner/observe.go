@@ -14,7 +14,8 @@ type caches struct {
 }
 
 // observe finds the request. One that is being deleted is as good as gone.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	request := k.requests.Get("", r.Key.Name)
 	if request != nil && request.DeletionTimestamp == nil {
 		o.Exists, o.Snapshot = true, snapshot{Request: request}

@@ -99,7 +99,8 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	case !ok:
 		return plan.Plan{Why: "nothing tells when the request has come to its end"}
 	case e.At.After(now):
-		return plan.Plan{Why: "is deleted at " + e.At.UTC().Format(time.RFC3339) + ", because " + e.Why, Requeue: min(e.At.Sub(now), longestWait)}
+		return plan.Plan{Why: "is deleted at " + e.At.UTC().Format(time.RFC3339) + ", because " + e.Why,
+			Requeue: min(e.At.Sub(now), longestWait)}
 	}
 	return plan.Plan{Why: "delete the request: " + e.Why, Steps: []plan.Step{
 		plan.Delete{Objects: []plan.Object{s.Request}, CheckVersion: true, Why: e.Why},

@@ -72,7 +72,8 @@ func TestPlan(t *testing.T) {
 		{"CSR-42 nobody says when it was made", nil, false, 0},
 		{"a certificate that expires in ten years", edits{timeless, issued(10 * 365 * 24 * time.Hour)}, false, longestWait},
 		{"another condition alone", edits{since("Pending", 48*time.Hour), created(48 * time.Hour)}, false, 0},
-		{"it is being deleted", edits{since(denied, time.Hour), func(r *csrutil.Request) { r.DeletionTimestamp = &metav1.Time{Time: epoch} }}, false, 0},
+		{"it is being deleted",
+			edits{since(denied, time.Hour), func(r *csrutil.Request) { r.DeletionTimestamp = &metav1.Time{Time: epoch} }}, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := csrtest.Kubelet(c.edits...)

@@ -7,6 +7,7 @@ func Rights() rbac.Rights {
 	const group, requests = "certificates.k8s.io", "certificatesigningrequests"
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: group, Name: requests}},
-		Own:    []rbac.Rule{{Group: group, Resource: requests, Verbs: []string{"delete"}, For: "requests for certificates that nobody needs any more"}},
+		Own: []rbac.Rule{{Group: group, Resource: requests, Verbs: []string{"delete"},
+			For: "requests for certificates that nobody needs any more"}},
 	}
 }

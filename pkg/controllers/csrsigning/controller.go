@@ -39,7 +39,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pairs, off := o.pairs()
 	logOff(off)
 	if len(pairs) == 0 {
-		return nil, manager.Off{Why: "no flag names a certificate and a key to sign with, see --cluster-signing-cert-file"}
+		return nil,
+			manager.Off{Why: "no flag names a certificate and a key to sign with, see --cluster-signing-cert-file"}
 	}
 	authorities, err := openAuthorities(pairs)
 	if err != nil {
@@ -126,7 +127,9 @@ func (s *signing) follow(ctx context.Context, enqueue func(plan.Key)) {
 		case err == nil:
 			s.enqueueAll(enqueue)
 		case s.logs:
-			klog.FromContext(ctx).Info("The files of a certificate authority do not belong together, what they said before stays", "err", err.Error())
+			klog.FromContext(ctx).Info(
+				"The files of a certificate authority do not belong together, what they said before stays", "err",
+				err.Error())
 		}
 	})
 }

@@ -59,7 +59,8 @@ func TestCertificates(t *testing.T) { // CSR-17, CSR-18
 	}
 	asked.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}
 	ca := csrtest.NewAuthority("ca", epoch.Add(-year), epoch.Add(10*year))
-	ordered, violation := read(csrtest.Kubelet(csrtest.Asks(asked), csrtest.Signer(serving, "server auth", "key encipherment", "digital signature")))
+	ordered, violation := read(csrtest.Kubelet(csrtest.Asks(asked),
+		csrtest.Signer(serving, "server auth", "key encipherment", "digital signature")))
 	if violation != "" {
 		t.Fatal(violation)
 	}
@@ -73,14 +74,17 @@ func TestCertificates(t *testing.T) { // CSR-17, CSR-18
 		serials[c.SerialNumber.String()] = true
 		roots := x509.NewCertPool()
 		roots.AddCert(ca.Cert)
-		options := x509.VerifyOptions{Roots: roots, CurrentTime: epoch, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSName: "n.example.com"}
+		options := x509.VerifyOptions{Roots: roots, CurrentTime: epoch, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			DNSName: "n.example.com"}
 		if _, err := c.Verify(options); err != nil {
 			t.Error(err)
 		}
-		if c.KeyUsage != x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment || !cmp.Equal(c.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
+		if c.KeyUsage != x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment ||
+			!cmp.Equal(c.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
 			t.Errorf("it is for %b, %v", c.KeyUsage, c.ExtKeyUsage)
 		}
-		if !c.BasicConstraintsValid || c.IsCA || c.SerialNumber.BitLen() > 128 || !bytes.Equal(c.AuthorityKeyId, ca.Cert.SubjectKeyId) || !cmp.Equal(c.IPAddresses[0].String(), "10.0.0.1") {
+		if !c.BasicConstraintsValid || c.IsCA || c.SerialNumber.BitLen() > 128 || !bytes.Equal(c.AuthorityKeyId, ca.Cert.SubjectKeyId) ||
+			!cmp.Equal(c.IPAddresses[0].String(), "10.0.0.1") {
 			t.Errorf("%+v", c)
 		}
 		if want := "CN=system:node:n,O=system:nodes"; c.Subject.String() != want || c.Issuer.String() != "CN=ca" {
@@ -96,7 +100,8 @@ func TestCertificates(t *testing.T) { // CSR-17, CSR-18
 func TestExpiredAuthority(t *testing.T) { // CSR-21
 	ca := csrtest.NewAuthority("ca", epoch.Add(-year), epoch)
 	ordered, _ := read(csrtest.Kubelet())
-	if _, err := (&issuer{ca.Cert, ca.Key}).sign(epoch.Add(time.Second), ordered, year); err == nil || !strings.HasPrefix(err.Error(), "the signer has expired: NotAfter=") {
+	if _, err := (&issuer{ca.Cert, ca.Key}).sign(epoch.Add(time.Second), ordered, year); err == nil ||
+		!strings.HasPrefix(err.Error(), "the signer has expired: NotAfter=") {
 		t.Error(err)
 	}
 }
@@ -126,7 +131,8 @@ func run(t *testing.T, flags map[string]string, test func(b *bench)) (log string
 // put stores an approved request and waits until nothing is left to do.
 func (b *bench) put(name string, edits ...func(*csrutil.Request)) {
 	b.Helper()
-	r := csrtest.Kubelet(append([]func(*csrutil.Request){csrtest.Approved, func(r *csrutil.Request) { r.Name, r.UID = name, types.UID(name) }}, edits...)...)
+	r := csrtest.Kubelet(append([]func(*csrutil.Request){csrtest.Approved,
+		func(r *csrutil.Request) { r.Name, r.UID = name, types.UID(name) }}, edits...)...)
 	if _, err := b.server.Put(r); err != nil {
 		b.Fatal(err)
 	}
@@ -232,7 +238,8 @@ func TestGivesUp(t *testing.T) { // CSR-16, CSR-22
 		b.put("a", csrtest.Signer(serving, "server auth", "digital signature"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if writes := b.server.Writes(); len(writes) != 1 || writes[0].Verb != "update" || writes[0].Options.Subresource != "status" || !csrutil.Failed(b.get("a")) {
+		if writes := b.server.Writes(); len(writes) != 1 || writes[0].Verb != "update" || writes[0].Options.Subresource != "status" ||
+			!csrutil.Failed(b.get("a")) {
 			b.Error(b.server.Log())
 		}
 	})
@@ -241,14 +248,15 @@ func TestGivesUp(t *testing.T) { // CSR-16, CSR-22
 	}
 }
 
-// The files are read again when they change. While only one of them has, what was there before signs. When an expired authority is replaced,
-// what waits is signed soon.
+// The files are read again when they change. While only one of them has, what was there before signs. When an expired authority is
+// replaced, what waits is signed soon.
 func TestCSR14Rotation(t *testing.T) { // CSR-14, CSR-21
 	dir := t.TempDir()
 	cert, key := csrtest.NewAuthority("old", epoch.Add(-time.Hour), epoch.Add(time.Hour)).Write(t, dir)
 	log := run(t, map[string]string{"cluster-signing-cert-file": cert, "cluster-signing-key-file": key}, func(b *bench) {
 		b.put("a")
-		next, last := csrtest.NewAuthority("new", epoch.Add(-time.Hour), epoch.Add(year)), csrtest.NewAuthority("last", epoch.Add(-time.Hour), epoch.Add(year))
+		next, last := csrtest.NewAuthority("new", epoch.Add(-time.Hour), epoch.Add(year)),
+			csrtest.NewAuthority("last", epoch.Add(-time.Hour), epoch.Add(year))
 		write := func(path string, text []byte) {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				b.Fatal(err)
@@ -309,7 +317,8 @@ func TestFilesThatAreNoGood(t *testing.T) { // CSR-13
 			t.Fatal(err)
 		}
 		_, err := entry.Init(manager.Context{})
-		if err == nil || !strings.Contains(err.Error(), "failed to init "+serving+" certificate controller: "+c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), "failed to init "+serving+" certificate controller: "+c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
@@ -328,7 +337,8 @@ func TestMetrics(t *testing.T) { // CSR-51, CSR-53
 		registry.MustRegister(c.all()...)
 		for _, want := range []float64{3600, 3000} {
 			families, err := registry.Gather()
-			if err != nil || len(families) != 1 || families[0].GetName() != "certificate_signer_ca_expiry_seconds" || len(families[0].GetMetric()) != 2 {
+			if err != nil || len(families) != 1 || families[0].GetName() != "certificate_signer_ca_expiry_seconds" ||
+				len(families[0].GetMetric()) != 2 {
 				t.Fatal(err, families)
 			}
 			m := families[0].GetMetric()[0]

@@ -25,7 +25,8 @@ func newCollectors(authorities map[string]*authority, parts map[string]reconcile
 	return collectors{
 		results: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "requests_total", StabilityLevel: metrics.ALPHA,
-			Help: "Approved requests for certificates, by their signer and what became of them: issued, failed (they can never be signed) or error (the API server has refused the write).",
+			Help: "Approved requests for certificates, by their signer and what became of them: issued, failed (they " +
+				"can never be signed) or error (the API server has refused the write).",
 		}, []string{"signer", "result"}),
 		expiry: gauge.OnCollect(&metrics.GaugeOpts{
 			Subsystem: subsystem, Name: "ca_expiry_seconds", StabilityLevel: metrics.ALPHA,
@@ -62,7 +63,8 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 			result = "error"
 		case violation != "":
 			result = "failed"
-			klog.FromContext(ctx).Info("Gave up a request for a certificate", "csr", s.Request.Name, "signer", s.Request.Spec.SignerName, "reason", violation)
+			klog.FromContext(ctx).Info("Gave up a request for a certificate", "csr", s.Request.Name, "signer",
+				s.Request.Spec.SignerName, "reason", violation)
 		}
 		c.results.WithLabelValues(s.Request.Spec.SignerName, result).Inc()
 	}

@@ -23,7 +23,8 @@ type signing struct {
 }
 
 // observe finds the request. One that is not to be signed is as good as gone.
-func (s *signing) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (s *signing) observe(_ context.Context,
+	r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	request := s.requests.Get("", r.Key.Name)
 	if request == nil || !s.mine(request) {
 		return o, nil

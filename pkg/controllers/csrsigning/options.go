@@ -48,13 +48,17 @@ func (o *Options) signers() []signer {
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.All.CertFile, "cluster-signing-cert-file", o.All.CertFile,
-		"File with the certificate, in PEM, of the authority that signs for all signers of Kubernetes. Certificates of a chain may follow. "+
+		"File with the certificate, in PEM, of the authority that signs for all signers of Kubernetes. Certificates "+
+			"of a chain may follow. "+
 			"The file is read again when it changes. Without such files no certificates are signed.")
-	fs.StringVar(&o.All.KeyFile, "cluster-signing-key-file", o.All.KeyFile, "File with the private key, in PEM, that belongs to --cluster-signing-cert-file.")
+	fs.StringVar(&o.All.KeyFile, "cluster-signing-key-file", o.All.KeyFile,
+		"File with the private key, in PEM, that belongs to --cluster-signing-cert-file.")
 	for _, s := range o.signers() {
 		fs.StringVar(&s.files.CertFile, s.prefix+"-cert-file", s.files.CertFile,
-			"File with the certificate of the authority of the signer "+s.name+" alone. The signers without files of their own are then off.")
-		fs.StringVar(&s.files.KeyFile, s.prefix+"-key-file", s.files.KeyFile, "File with the private key that belongs to --"+s.prefix+"-cert-file.")
+			"File with the certificate of the authority of the signer "+s.name+
+				" alone. The signers without files of their own are then off.")
+		fs.StringVar(&s.files.KeyFile, s.prefix+"-key-file", s.files.KeyFile,
+			"File with the private key that belongs to --"+s.prefix+"-cert-file.")
 	}
 	fs.DurationVar(&o.Duration, "cluster-signing-duration", o.Duration,
 		"How long the certificates that are signed are valid. Requests may ask for less.")
@@ -72,10 +76,13 @@ func (o *Options) Validate() (errs []error) {
 		}
 	}
 	if o.All.half() && !o.specific() {
-		errs = append(errs, errors.New("--cluster-signing-cert-file and --cluster-signing-key-file must be given together"))
+		errs = append(errs,
+			errors.New("--cluster-signing-cert-file and --cluster-signing-key-file must be given together"))
 	}
 	if o.specific() && !o.All.empty() {
-		errs = append(errs, errors.New("cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time"))
+		errs = append(errs,
+			errors.New("cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at "+
+				"the same time"))
 	}
 	if o.Duration <= 0 {
 		errs = append(errs, fmt.Errorf("--cluster-signing-duration must be positive, but is %v", o.Duration))
@@ -103,7 +110,8 @@ func (o *Options) Configz() (section string, fields any) {
 		KubeAPIServerClientSignerConfiguration Pair
 		LegacyUnknownSignerConfiguration       Pair
 		ClusterSigningDuration                 metav1.Duration
-	}{o.All.CertFile, o.All.KeyFile, o.KubeletServing, o.KubeletClient, o.Client, o.LegacyUnknown, metav1.Duration{Duration: o.Duration}}
+	}{o.All.CertFile, o.All.KeyFile, o.KubeletServing, o.KubeletClient, o.Client, o.LegacyUnknown,
+		metav1.Duration{Duration: o.Duration}}
 }
 
 // pairs returns the files by the names of the signers that are on, and why the others are off (CSR-9, CSR-12, CSR-55).

@@ -35,8 +35,10 @@ func planCertificate(now time.Time, s snapshot) plan.Plan {
 	after := s.Request.DeepCopy()
 	why := "give the request up: " + violation
 	after.Status.Conditions = append(after.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: violation,
+		Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
+		Message:        violation,
 		LastUpdateTime: metav1.NewTime(now),
 	})
-	return plan.Plan{Why: why, Steps: []plan.Step{plan.Change{Old: s.Request, New: after, Subresource: plan.Status, Why: why}}}
+	return plan.Plan{Why: why,
+		Steps: []plan.Step{plan.Change{Old: s.Request, New: after, Subresource: plan.Status, Why: why}}}
 }

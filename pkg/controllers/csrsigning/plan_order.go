@@ -80,5 +80,6 @@ func (o *order) template(now time.Time, longest time.Duration, end time.Time) *x
 // candidate reports whether a certificate is to be issued for the request (CSR-4, CSR-15). The requests of other
 // signers than those of Kubernetes are left alone (CSR-26).
 func candidate(r *csrutil.Request) bool {
-	return len(r.Status.Certificate) == 0 && csrutil.Approved(r) && !csrutil.Failed(r) && slices.Contains(csrutil.Signers(), r.Spec.SignerName)
+	return len(r.Status.Certificate) == 0 && csrutil.Approved(r) && !csrutil.Failed(r) &&
+		slices.Contains(csrutil.Signers(), r.Spec.SignerName)
 }

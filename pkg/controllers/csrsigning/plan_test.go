@@ -55,7 +55,8 @@ func TestPlan(t *testing.T) {
 		{"CSR-16 CSR-23 another organization", edits{csrtest.Approved, csrtest.Asks(strange)}, false, nodes},
 		{"CSR-16 CSR-52 no request at all", edits{csrtest.Approved, edit(func(r *csrutil.Request) { r.Spec.Request = []byte("x") })}, false,
 			"the request is not a PEM block of the type CERTIFICATE REQUEST"},
-		{"CSR-28 CSR-52 a usage that is not known", edits{csrtest.Approved, csrtest.Signer(csrutil.LegacyUnknown, "x")}, false, `unrecognized usage values: ["x"]`},
+		{"CSR-28 CSR-52 a usage that is not known", edits{csrtest.Approved, csrtest.Signer(csrutil.LegacyUnknown, "x")}, false,
+			`unrecognized usage values: ["x"]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := csrtest.Kubelet(c.edits...)
@@ -73,7 +74,8 @@ func TestPlan(t *testing.T) {
 			}
 			if !c.issues {
 				want.Status.Conditions = append(want.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-					Type: "Failed", Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: c.fails, LastUpdateTime: metav1.NewTime(epoch),
+					Type: "Failed", Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: c.fails,
+					LastUpdateTime: metav1.NewTime(epoch),
 				})
 			}
 			if diff := cmp.Diff(plan.Object(want), change.New); diff != "" || change.Subresource != "status" || len(p.Steps) != 1 {
@@ -131,7 +133,8 @@ func TestEnqueues(t *testing.T) { // CSR-4, CSR-9, CSR-50
 		{"one that was signed since", k.enqueued(candidate, done), 1},
 		{"one that was signed before", k.enqueued(done, done), 0},
 		{"one that is gone", k.enqueued(candidate, nil), 1},
-		{"one of another signer", k.enqueued(nil, csrtest.Kubelet(csrtest.Approved, csrtest.Signer(certificatesv1.KubeletServingSignerName))), 0},
+		{"one of another signer",
+			k.enqueued(nil, csrtest.Kubelet(csrtest.Approved, csrtest.Signer(certificatesv1.KubeletServingSignerName))), 0},
 	} {
 		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Name: "join"}) {
 			t.Errorf("%s enqueues %v", c.name, c.keys)
@@ -145,7 +148,8 @@ func draw(t *rapid.T) snapshot {
 	if rapid.Bool().Draw(t, "names") {
 		asked.DNSNames, asked.IPAddresses, asked.URIs = []string{"n"}, []net.IP{{10, 0, 0, 1}}, []*url.URL{{Scheme: "x", Host: "y"}}
 	}
-	asked.Subject.Organization = rapid.SliceOfN(rapid.SampledFrom([]string{"system:nodes", "system:masters"}), 0, 2).Draw(t, "organizations")
+	asked.Subject.Organization = rapid.SliceOfN(rapid.SampledFrom([]string{"system:nodes", "system:masters"}), 0, 2).Draw(t,
+		"organizations")
 	r := csrtest.Kubelet(csrtest.Approved, csrtest.Asks(asked))
 	if rapid.IntRange(0, 3).Draw(t, "anything") == 0 {
 		plantest.Anything(rapid.Int64().Draw(t, "seed"))(r)
@@ -203,7 +207,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*certificatesv1.CertificateSigningRequest](): {}}})
+	kept, err := projection.New(
+		projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*certificatesv1.CertificateSigningRequest](): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: group, Name: requests}},
 		Own: []rbac.Rule{
-			{Group: group, Resource: requests + "/status", Verbs: []string{"update"}, For: "certificates, and requests that cannot be signed"},
+			{Group: group, Resource: requests + "/status", Verbs: []string{"update"},
+				For: "certificates, and requests that cannot be signed"},
 			{
 				Group: group, Resource: "signers", Verbs: []string{"sign"}, Names: csrutil.Signers(),
 				Implied: true, For: "certificates: admission asks for it",

@@ -109,7 +109,8 @@ func (o *owners) enqueuedByRevision(before, after plan.Object) []plan.Key {
 	if after != nil {
 		return keys
 	}
-	key := plan.Key{Namespace: before.GetNamespace(), Name: before.GetName()[:max(0, strings.LastIndex(before.GetName(), "-"))]}
+	key := plan.Key{Namespace: before.GetNamespace(),
+		Name: before.GetName()[:max(0, strings.LastIndex(before.GetName(), "-"))]}
 	if o.Get(key.Namespace, key.Name) != nil && !slices.Contains(keys, key) {
 		keys = append(keys, key)
 	}

@@ -40,7 +40,8 @@ type failer interface {
 func newSimulation(t failer, d *appsv1.DaemonSet, nodes ...string) *simulation {
 	d.Status, d.Generation = appsv1.DaemonSetStatus{}, 1
 	d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "1"}
-	s := &simulation{t: t, world: plantest.NewWorld(d), eligibility: newEligibilityCache(false, nil), broken: map[string]bool{}, slow: map[string]bool{}, stuck: map[string]bool{}}
+	s := &simulation{t: t, world: plantest.NewWorld(d), eligibility: newEligibilityCache(false, nil), broken: map[string]bool{},
+		slow: map[string]bool{}, stuck: map[string]bool{}}
 	for _, name := range nodes {
 		s.addNode(name)
 	}
@@ -159,8 +160,10 @@ func (s *simulation) tell() {
 		all = append(all, fmt.Sprintf("%s[%s]", n.Name, strings.Join(pods, ", ")))
 	}
 	c := s.set().Status
-	line := fmt.Sprintf("      nodes   %s\n      status  desired %d, current %d, updated %d, ready %d, available %d, misscheduled %d\n", strings.Join(all, " "),
-		c.DesiredNumberScheduled, c.CurrentNumberScheduled, c.UpdatedNumberScheduled, c.NumberReady, c.NumberAvailable, c.NumberMisscheduled)
+	line := fmt.Sprintf("      nodes   %s\n      status  desired %d, current %d, updated %d, ready %d, available %d, misscheduled %d\n",
+		strings.Join(all, " "),
+		c.DesiredNumberScheduled, c.CurrentNumberScheduled, c.UpdatedNumberScheduled, c.NumberReady, c.NumberAvailable,
+		c.NumberMisscheduled)
 	if line != s.told {
 		s.diary.WriteString(line)
 		s.told = line

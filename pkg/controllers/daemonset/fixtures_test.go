@@ -34,8 +34,9 @@ type (
 func agent(edits ...edit) *appsv1.DaemonSet {
 	d := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: plantest.Namespace, Name: "agent", UID: "uid-agent", Generation: 2, CreationTimestamp: metav1.NewTime(plantest.Epoch),
-			Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: "2"},
+			Namespace: plantest.Namespace, Name: "agent", UID: "uid-agent", Generation: 2,
+			CreationTimestamp: metav1.NewTime(plantest.Epoch),
+			Annotations:       map[string]string{appsv1.DeprecatedTemplateGeneration: "2"},
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
@@ -62,8 +63,9 @@ func template(change func(*corev1.PodSpec)) edit {
 func moves(surge, unavailable string) edit {
 	return func(d *appsv1.DaemonSet) {
 		d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
-			Type:          appsv1.RollingUpdateDaemonSetStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: ptr.To(intstr.Parse(surge)), MaxUnavailable: ptr.To(intstr.Parse(unavailable))},
+			Type: appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: ptr.To(intstr.Parse(surge)),
+				MaxUnavailable: ptr.To(intstr.Parse(unavailable))},
 		}
 	}
 }
@@ -80,7 +82,8 @@ func keeps(n int32) edit { return func(d *appsv1.DaemonSet) { d.Spec.RevisionHis
 
 // worker is a node without taints.
 func worker(name string, edits ...nodeEdit) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"kubernetes.io/hostname": name}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
+		Labels: map[string]string{"kubernetes.io/hostname": name}}}
 	for _, e := range edits {
 		e(n)
 	}

@@ -43,7 +43,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	if _, err := plan.Selector(d.Spec.Selector); err != nil {
 		return observation{Exists: true, Snapshot: s}, nil
 	}
-	on := byNode(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, d) }))
+	on := byNode(slices.DeleteFunc(slices.Clone(pods),
+		func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, d) }))
 	s.Nodes = k.nodesFor(d, on)
 	var err error
 	if s.Uncached, err = k.uncachedNodes(ctx, s, on); err != nil {
@@ -61,5 +62,6 @@ func live(s snapshot) []reconcile.Live {
 		return nil
 	}
 	namespace := s.Set.Namespace
-	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods), reconcile.LiveOf(namespace, selector, s.Revisions)}
+	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods),
+		reconcile.LiveOf(namespace, selector, s.Revisions)}
 }

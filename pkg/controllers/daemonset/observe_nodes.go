@@ -60,7 +60,8 @@ func (j *eligibilityCache) of(d *appsv1.DaemonSet) *setEligibility {
 	key := plan.Key{Namespace: d.Namespace, Name: d.Name}
 	s := j.sets[key]
 	if s == nil || s.uid != d.UID || s.generation != d.Generation {
-		s = &setEligibility{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons), known: map[string]eligibility{}}
+		s = &setEligibility{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons),
+			known: map[string]eligibility{}}
 		j.sets[key] = s
 		j.sweep()
 	}

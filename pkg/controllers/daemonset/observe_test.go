@@ -65,7 +65,8 @@ func TestObserve(t *testing.T) {
 	ssd := label("disk", "ssd")
 	k := newCaches(t, d, worker("n1", ssd), worker("n2"), worker("n3", ssd, taint("dedicated", "NoSchedule")), worker("n4"),
 		pod("a", "n1"), pod("b", "n4"), pod("c", "n5", orphan), pod("d", "n1", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }),
-		revisionOf(agent(image("v1")), 1), revisionOf(agent(image("v3")), 2, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil }))
+		revisionOf(agent(image("v1")), 1),
+		revisionOf(agent(image("v3")), 2, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil }))
 	o, err := k.observe(t.Context(), requestFor(d))
 	if err != nil || !o.Exists {
 		t.Fatal(err)

@@ -29,8 +29,9 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 	w := &planner{view: s, now: now}
 	switch {
 	case s.selectsAll:
-		w.steps = append(w.steps, plan.RecordEvent{Object: s.Set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
-			Message: "This daemon set is selecting all pods. A non-empty selector is required."}})
+		w.steps = append(w.steps,
+			plan.RecordEvent{Object: s.Set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
+				Message: "This daemon set is selecting all pods. A non-empty selector is required."}})
 		w.say("%v", s.invalid)
 	case s.invalid != nil:
 		w.say("%v", s.invalid)
@@ -101,7 +102,8 @@ func (w *planner) waiting() string {
 	case c.available < c.desired:
 		return fmt.Sprintf("%d of %d nodes have an available pod", c.available, c.desired)
 	case c.updated < c.desired:
-		return fmt.Sprintf("all %d nodes have an available pod, %d of them one of the present template", c.desired, c.updated)
+		return fmt.Sprintf("all %d nodes have an available pod, %d of them one of the present template", c.desired,
+			c.updated)
 	}
 	return fmt.Sprintf("all %d nodes have an available pod of the present template", c.desired)
 }
@@ -137,8 +139,10 @@ func (w *planner) movePods() {
 		}
 		w.independent = append(w.independent, []plan.Step{plan.CreateAll{Objects: objects,
 			Selector: w.Set.Spec.Selector, Why: "nodes lack a pod", Events: plan.Events{
-				Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
-				Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
+				Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate",
+					Message: "Created pod: {name}"},
+				Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
+					Message: "Error creating: {error}"},
 			}}})
 		w.say("create %d of %d missing pods", len(nodes), n)
 	}
@@ -155,10 +159,13 @@ func (w *planner) movePods() {
 				w.steps = append(w.steps, notice)
 			}
 		}
-		w.independent = append(w.independent, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
-			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
-			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
-		}}})
+		w.independent = append(w.independent,
+			[]plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
+				Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete",
+					Message: "Deleted pod: {name}"},
+				Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete",
+					Message: "Error deleting: {error}"},
+			}}})
 		w.say("delete %d of %d pods (%s)", len(w.doomed), n, w.deletions())
 	}
 }

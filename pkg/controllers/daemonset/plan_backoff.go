@@ -51,7 +51,8 @@ func (m *memory) see(now time.Time, s view) (backoff map[string]time.Time, next 
 		}
 		before, known := next.Failures[n.Name]
 		switch until := before.Deleted.Add(before.Delay); {
-		case known && !slices.ContainsFunc(pods, func(uid types.UID) bool { return !slices.Contains(before.Pods, uid) }):
+		case known &&
+			!slices.ContainsFunc(pods, func(uid types.UID) bool { return !slices.Contains(before.Pods, uid) }):
 			next.Failures[n.Name] = failure{Deleted: now, Delay: before.Delay, Pods: pods}
 		case known && now.Before(until):
 			if backoff == nil {
@@ -59,7 +60,8 @@ func (m *memory) see(now time.Time, s view) (backoff map[string]time.Time, next 
 			}
 			backoff[n.Name] = until
 		default:
-			next.Failures[n.Name] = failure{Deleted: now, Delay: min(max(firstDelay, 2*before.Delay), longestDelay), Pods: pods}
+			next.Failures[n.Name] = failure{Deleted: now, Delay: min(max(firstDelay, 2*before.Delay), longestDelay),
+				Pods: pods}
 		}
 	}
 	if len(next.Failures) == 0 {

@@ -82,7 +82,8 @@ func (r *nodeRules) tolerates(n *corev1.Node, effect corev1.TaintEffect) bool {
 		return true
 	}
 	has := func(t *corev1.Taint) bool { return t.Effect == effect }
-	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, r.tolerations, has, r.comparisons)
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, r.tolerations, has,
+		r.comparisons)
 	return !untolerated
 }
 

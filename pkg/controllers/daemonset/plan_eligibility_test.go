@@ -55,19 +55,25 @@ func TestEligibility(t *testing.T) {
 		{"DS-20 the node selector matches", agent(selects("disk", "ssd")), worker("n1", label("disk", "ssd")), eligible},
 		{"DS-22 the node selector does not match", agent(selects("disk", "ssd")), worker("n1", label("disk", "hdd")), excluded},
 		{"DS-22 the label is missing", agent(selects("disk", "")), worker("n1"), excluded},
-		{"DS-20 the affinity matches", agent(requires(requirement("disk", "In", "ssd", "nvme"))), worker("n1", label("disk", "nvme")), eligible},
+		{"DS-20 the affinity matches", agent(requires(requirement("disk", "In", "ssd", "nvme"))), worker("n1", label("disk", "nvme")),
+			eligible},
 		{"DS-22 the affinity does not match", agent(requires(requirement("disk", "In", "ssd"))), worker("n1"), excluded},
-		{"DS-20 one of the terms matches", agent(requires(requirement("disk", "Exists"), requirement("gpu", "DoesNotExist"))), worker("n1"), eligible},
+		{"DS-20 one of the terms matches", agent(requires(requirement("disk", "Exists"), requirement("gpu", "DoesNotExist"))), worker("n1"),
+			eligible},
 		{"DS-20 the field of a term matches", agent(requires(requirement("metadata.name", "In", "n1"))), worker("n1"), eligible},
 		{"DS-22 the field of a term does not match", agent(requires(requirement("metadata.name", "NotIn", "n1"))), worker("n1"), excluded},
-		{"DS-20 a term that makes no sense matches nothing", agent(requires(requirement("disk", "Near", "ssd"))), worker("n1", label("disk", "ssd")), excluded},
+		{"DS-20 a term that makes no sense matches nothing", agent(requires(requirement("disk", "Near", "ssd"))),
+			worker("n1", label("disk", "ssd")), excluded},
 		{"DS-20 beside one that makes no sense another may match",
-			agent(requires(requirement("disk", "Near", "ssd"), requirement("disk", "Exists"))), worker("n1", label("disk", "ssd")), eligible},
+			agent(requires(requirement("disk", "Near", "ssd"), requirement("disk", "Exists"))), worker("n1", label("disk", "ssd")),
+			eligible},
 		{"DS-21 a taint that is not tolerated", agent(), worker("n1", taint("dedicated", noSchedule)), tolerated},
-		{"DS-20 a taint that is tolerated", agent(tolerates(corev1.Toleration{Key: "dedicated", Operator: "Exists"})), worker("n1", taint("dedicated", noSchedule)), eligible},
+		{"DS-20 a taint that is tolerated", agent(tolerates(corev1.Toleration{Key: "dedicated", Operator: "Exists"})),
+			worker("n1", taint("dedicated", noSchedule)), eligible},
 		{"DS-22 a taint that evicts", agent(), worker("n1", taint("broken", noExecute)), excluded},
 		{"DS-21 of two taints the one that evicts is tolerated",
-			agent(tolerates(corev1.Toleration{Key: "broken", Operator: "Exists", Effect: noExecute})), worker("n1", taint("broken", noExecute), taint("dedicated", noSchedule)), tolerated},
+			agent(tolerates(corev1.Toleration{Key: "broken", Operator: "Exists", Effect: noExecute})),
+			worker("n1", taint("broken", noExecute), taint("dedicated", noSchedule)), tolerated},
 		{"DS-22 neither taints nor labels suit", agent(selects("disk", "ssd")), worker("n1", taint("dedicated", noSchedule)), excluded},
 		{"DS-23 a preference", agent(), worker("n1", taint("dedicated", prefer)), eligible},
 		{"DS-23 cordoned, but without the taint", agent(), worker("n1", func(n *corev1.Node) { n.Spec.Unschedulable = true }), eligible},
@@ -77,12 +83,14 @@ func TestEligibility(t *testing.T) {
 		}), eligible},
 		{"DS-27 not ready, with the taint", agent(), worker("n1", taint("node.kubernetes.io/not-ready", noExecute)), eligible},
 		{"DS-27 unreachable", agent(), worker("n1", taint("node.kubernetes.io/unreachable", noExecute)), eligible},
-		{"DS-27 not ready is only tolerated where it evicts", agent(), worker("n1", taint("node.kubernetes.io/not-ready", noSchedule)), tolerated},
+		{"DS-27 not ready is only tolerated where it evicts", agent(), worker("n1", taint("node.kubernetes.io/not-ready", noSchedule)),
+			tolerated},
 		{"DS-27 under pressure", agent(), worker("n1", taint("node.kubernetes.io/disk-pressure", noSchedule),
 			taint("node.kubernetes.io/memory-pressure", noSchedule), taint("node.kubernetes.io/pid-pressure", noSchedule)), eligible},
 		{"DS-27 cordoned", agent(), worker("n1", taint("node.kubernetes.io/unschedulable", noSchedule)), eligible},
 		{"DS-27 without a network", agent(), worker("n1", taint("node.kubernetes.io/network-unavailable", noSchedule)), tolerated},
-		{"DS-27 without a network, which the pod does not need", agent(hostNetwork), worker("n1", taint("node.kubernetes.io/network-unavailable", noSchedule)), eligible},
+		{"DS-27 without a network, which the pod does not need", agent(hostNetwork),
+			worker("n1", taint("node.kubernetes.io/network-unavailable", noSchedule)), eligible},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newNodeRules(c.d, false)
@@ -133,10 +141,12 @@ func TestRememberedEligibility(t *testing.T) {
 // drawDaemonSet draws a DaemonSet that asks something of nodes.
 func drawDaemonSet(t *rapid.T) *appsv1.DaemonSet {
 	asks := []edit{
-		selects("disk", "ssd"), requires(requirement("disk", "In", "ssd")), requires(requirement("disk", "Exists"), requirement("gpu", "DoesNotExist")),
+		selects("disk", "ssd"), requires(requirement("disk", "In", "ssd")),
+		requires(requirement("disk", "Exists"), requirement("gpu", "DoesNotExist")),
 		requires(requirement("metadata.name", "In", "n1")), requires(requirement("disk", "Near", "x")), hostNetwork,
 		template(func(s *corev1.PodSpec) { s.NodeName = "n1" }),
-		tolerates(corev1.Toleration{Key: "dedicated", Operator: "Exists"}), tolerates(corev1.Toleration{Key: "load", Operator: "Gt", Value: "2"}),
+		tolerates(corev1.Toleration{Key: "dedicated", Operator: "Exists"}),
+		tolerates(corev1.Toleration{Key: "load", Operator: "Gt", Value: "2"}),
 		tolerates(corev1.Toleration{Key: "dedicated", Value: "x", Effect: "NoSchedule"}),
 	}
 	return agent(rapid.SliceOfN(rapid.SampledFrom(asks), 0, 3).Draw(t, "asks")...)
@@ -150,7 +160,8 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 			label(key, value)(n)
 		}
 	}
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"dedicated", "load", "node.kubernetes.io/network-unavailable"}), 0, 2, rapid.ID).Draw(t, what+" taints") {
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"dedicated", "load", "node.kubernetes.io/network-unavailable"}),
+		0, 2, rapid.ID).Draw(t, what+" taints") {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 			Key: key, Value: rapid.SampledFrom([]string{"", "x", "3"}).Draw(t, "value"),
 			Effect: rapid.SampledFrom([]corev1.TaintEffect{"NoSchedule", "NoExecute", "PreferNoSchedule"}).Draw(t, "effect"),
@@ -168,7 +179,8 @@ func TestDS25CreatedPods(t *testing.T) {
 	if p.GenerateName != "agent-" || p.Name != "" || p.Annotations["note"] != "x" || len(p.Finalizers) != 1 {
 		t.Errorf("metadata: %+v", p.ObjectMeta)
 	}
-	if diff := cmp.Diff(map[string]string{"app": "agent", "controller-revision-hash": "h", "pod-template-generation": "2"}, p.Labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"app": "agent", "controller-revision-hash": "h", "pod-template-generation": "2"},
+		p.Labels); diff != "" {
 		t.Error(diff)
 	}
 	ref := p.OwnerReferences[0]
@@ -187,7 +199,8 @@ func TestDS25CreatedPods(t *testing.T) {
 func TestDS26NodeBinding(t *testing.T) {
 	d := agent(requires(requirement("disk", "Exists"), requirement("gpu", "Exists")), selects("disk", "ssd"))
 	d.Spec.Template.Spec.Affinity.PodAffinity = &corev1.PodAffinity{}
-	d.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{{Weight: 3}}
+	d.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+		{Weight: 3}}
 	spec := newPod(d, present{hash: "h"}, "n1").Spec
 	want := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 		{Key: "metadata.name", Operator: "In", Values: []string{"n1"}},
@@ -195,7 +208,8 @@ func TestDS26NodeBinding(t *testing.T) {
 	if diff := cmp.Diff(want, spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution); diff != "" {
 		t.Error(diff)
 	}
-	if spec.NodeName != "" || spec.NodeSelector["disk"] != "ssd" || spec.Affinity.PodAffinity == nil || len(spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+	if spec.NodeName != "" || spec.NodeSelector["disk"] != "ssd" || spec.Affinity.PodAffinity == nil ||
+		len(spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
 		t.Errorf("the rest stays: %+v", spec)
 	}
 }
@@ -241,7 +255,8 @@ func TestDS16TargetNode(t *testing.T) {
 		{"one of two nodes", pod("a", "n1", pending, func(p *corev1.Pod) {
 			podutil.RequiredNodeTerms(&p.Spec)[0].MatchFields[0].Values = []string{"n1", "n2"}
 		}), ""},
-		{"any node but one", pod("a", "n1", pending, func(p *corev1.Pod) { podutil.RequiredNodeTerms(&p.Spec)[0].MatchFields[0].Operator = "NotIn" }), ""},
+		{"any node but one",
+			pod("a", "n1", pending, func(p *corev1.Pod) { podutil.RequiredNodeTerms(&p.Spec)[0].MatchFields[0].Operator = "NotIn" }), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := podutil.TargetNode(c.p); got != c.want {

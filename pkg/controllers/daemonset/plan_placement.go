@@ -104,11 +104,13 @@ func (w *planner) removeEnded(node string, pods []*corev1.Pod) (running []*corev
 				w.requeueAfter(wait)
 				continue
 			}
-			w.notice(corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", p, node)
+			w.notice(corev1.EventTypeWarning, "FailedDaemonPod",
+				"Found failed daemon pod %s/%s on node %s, will try to kill it", p, node)
 			w.delete(node, p, "failed")
 		case p.Status.Phase == corev1.PodSucceeded:
 			ended++
-			w.notice(corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", p, node)
+			w.notice(corev1.EventTypeNormal, "SucceededDaemonPod",
+				"Found succeeded daemon pod %s/%s on node %s, will try to delete it", p, node)
 			w.delete(node, p, "succeeded")
 		default:
 			running = append(running, p)

@@ -106,7 +106,9 @@ func (w *planner) createRevision() {
 		return // the template was encoded before
 	}
 	revision.Name, revision.Labels[hashLabel] = name, hash
-	w.steps = append(w.steps, plan.Create{Object: revision, Selector: w.Set.Spec.Selector, Why: "no ControllerRevision has the present template"})
+	w.steps = append(w.steps,
+		plan.Create{Object: revision, Selector: w.Set.Spec.Selector,
+			Why: "no ControllerRevision has the present template"})
 	w.say("create ControllerRevision %s", name)
 }
 
@@ -121,7 +123,8 @@ func appendChange(sequences [][]plan.Step, r *appsv1.ControllerRevision, number 
 		after.Labels = map[string]string{}
 	}
 	after.Labels[hashLabel] = hashOf(r)
-	return append(sequences, []plan.Step{plan.Change{Old: r, New: after, Why: "number and label of a ControllerRevision"}})
+	return append(sequences,
+		[]plan.Step{plan.Change{Old: r, New: after, Why: "number and label of a ControllerRevision"}})
 }
 
 // removeDuplicates has one revision take the place of all that have the present template: first for the pods that are
@@ -138,7 +141,8 @@ func (w *planner) removeDuplicates() {
 		}
 	}
 	if len(surplus) > 0 {
-		sequence = append(sequence, plan.Delete{Objects: surplus, Why: "another ControllerRevision has the same template"})
+		sequence = append(sequence,
+			plan.Delete{Objects: surplus, Why: "another ControllerRevision has the same template"})
 		w.say("delete %d duplicates of ControllerRevision %s", len(surplus), w.revisions.current.Name)
 	}
 	if len(sequence) > 0 {
@@ -159,7 +163,8 @@ func (w *planner) relabel() (each plan.Each) {
 			after := *p // its parts belong to the cache: they are replaced, not changed
 			after.Labels = maps.Clone(p.Labels)
 			after.Labels[hashLabel] = w.present.hash
-			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: p, New: &after, Why: "its ControllerRevision is a duplicate"}})
+			each.Sequences = append(each.Sequences,
+				[]plan.Step{plan.Change{Old: p, New: &after, Why: "its ControllerRevision is a duplicate"}})
 		}
 	}
 	return each

@@ -43,17 +43,22 @@ func TestRevisions(t *testing.T) {
 		pods      []*corev1.Pod
 		want      []string
 	}{
-		{"DS-53 none of the present template", pages(map[string]int64{"v1": 3}), nil, []string{"create *v1.ControllerRevision " + nameFor("v2"), "create on n1"}},
+		{"DS-53 none of the present template", pages(map[string]int64{"v1": 3}), nil,
+			[]string{"create *v1.ControllerRevision " + nameFor("v2"), "create on n1"}},
 		{"DS-53 there is one", pages(map[string]int64{"v1": 3, "v2": 4}), nil, []string{"create on n1"}},
-		{"DS-53 it is not the newest any more", pages(map[string]int64{"v1": 3, "v2": 1}), nil, []string{"change " + nameFor("v2") + " revision=4", "create on n1"}},
-		{"DS-53 it has the number of another", pages(map[string]int64{"v1": 3, "v2": 3}), nil, []string{"change " + nameFor("v2") + " revision=4", "create on n1"}},
-		{"DS-52 without the label", []*appsv1.ControllerRevision{revisionOf(agent(), 2, unlabelled), revisionOf(agent(image("v1")), 1, unlabelled)},
+		{"DS-53 it is not the newest any more", pages(map[string]int64{"v1": 3, "v2": 1}), nil,
+			[]string{"change " + nameFor("v2") + " revision=4", "create on n1"}},
+		{"DS-53 it has the number of another", pages(map[string]int64{"v1": 3, "v2": 3}), nil,
+			[]string{"change " + nameFor("v2") + " revision=4", "create on n1"}},
+		{"DS-52 without the label",
+			[]*appsv1.ControllerRevision{revisionOf(agent(), 2, unlabelled), revisionOf(agent(image("v1")), 1, unlabelled)},
 			[]*corev1.Pod{pod("a", "n1", on(nameFor("v2")))},
 			[]string{"change " + nameFor("v1") + " hash=" + nameFor("v1"), "change " + nameFor("v2") + " hash=" + nameFor("v2")}},
 		{"DS-54 of several the newest stays", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y"), twin(5, "z")},
 			[]*corev1.Pod{pod("a", "n1", on("x")), pod("b", "n2", on("y")), pod("c", "n3", on("other"))},
 			[]string{"change a hash=y", "delete agent-x", "delete agent-z"}},
-		{"DS-54 meanwhile nodes get their pods", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")}, nil, []string{"create on n1", "delete agent-x"}},
+		{"DS-54 meanwhile nodes get their pods", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")}, nil,
+			[]string{"create on n1", "delete agent-x"}},
 		{"DS-54 the pod of a duplicate is not an old one", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")},
 			[]*corev1.Pod{pod("a", "n1", on("x"), onlyHash)}, []string{"change a hash=y", "delete agent-x"}},
 		{"DS-54 a pod that is deleted is not relabelled", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")},
@@ -64,7 +69,8 @@ func TestRevisions(t *testing.T) {
 			[]*corev1.Pod{pod("a", "n1", on("y"), onlyHash)}, []string{"change a hash=x"}},
 		{"DS-53 one that is being deleted will do until it is gone", []*appsv1.ControllerRevision{going(twin(6, "y"))},
 			[]*corev1.Pod{pod("a", "n1", on("y"), onlyHash)}, nil},
-		{"DS-52 an old one that is being deleted is left alone", []*appsv1.ControllerRevision{going(revisionOf(agent(image("v1")), 3, unlabelled)), twin(6, "y")},
+		{"DS-52 an old one that is being deleted is left alone",
+			[]*appsv1.ControllerRevision{going(revisionOf(agent(image("v1")), 3, unlabelled)), twin(6, "y")},
 			nil, []string{"create on n1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,13 +86,15 @@ func TestDS50NewRevision(t *testing.T) {
 	s := newSnapshot(d, nil, pages(map[string]int64{"v1": 7}))
 	r := planDaemonSet(now, s).Steps[0].(plan.Create).Object.(*appsv1.ControllerRevision)
 	hash := presentOf(d, revisions{}).hash
-	if r.Name != "agent-"+hash || r.Revision != 8 || r.Annotations["kubernetes.io/change-cause"] != "v2, because" || r.OwnerReferences[0].UID != d.UID {
+	if r.Name != "agent-"+hash || r.Revision != 8 || r.Annotations["kubernetes.io/change-cause"] != "v2, because" ||
+		r.OwnerReferences[0].UID != d.UID {
 		t.Errorf("%+v", r)
 	}
 	if diff := cmp.Diff(map[string]string{"app": "agent", "controller-revision-hash": hash}, r.Labels); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.HasPrefix(string(r.Data.Raw), `{"spec":{"template":{"$patch":"replace",`) || strings.Contains(string(r.Data.Raw), "creationTimestamp") {
+	if !strings.HasPrefix(string(r.Data.Raw), `{"spec":{"template":{"$patch":"replace",`) ||
+		strings.Contains(string(r.Data.Raw), "creationTimestamp") {
 		t.Errorf("data: %s", r.Data.Raw)
 	}
 }
@@ -120,9 +128,12 @@ func TestDS58History(t *testing.T) {
 	}{
 		{"within the limit", agent(keeps(4)), nil, nil},
 		{"the oldest go", agent(keeps(2)), nil, []string{"delete " + nameFor("v1"), "delete " + nameFor("v3")}},
-		{"not one that a pod has, but the next", agent(keeps(3)), []*corev1.Pod{pod("a", "n1", on("v1"), terminating, failedPhase)}, []string{"delete " + nameFor("v3")}},
-		{"none but the present one", agent(keeps(0)), nil, []string{"delete " + nameFor("v1"), "delete " + nameFor("v3"), "delete " + nameFor("v4"), "delete " + nameFor("v5")}},
-		{"a limit below zero is none", agent(keeps(-1)), nil, []string{"delete " + nameFor("v1"), "delete " + nameFor("v3"), "delete " + nameFor("v4"), "delete " + nameFor("v5")}},
+		{"not one that a pod has, but the next", agent(keeps(3)), []*corev1.Pod{pod("a", "n1", on("v1"), terminating, failedPhase)},
+			[]string{"delete " + nameFor("v3")}},
+		{"none but the present one", agent(keeps(0)), nil,
+			[]string{"delete " + nameFor("v1"), "delete " + nameFor("v3"), "delete " + nameFor("v4"), "delete " + nameFor("v5")}},
+		{"a limit below zero is none", agent(keeps(-1)), nil,
+			[]string{"delete " + nameFor("v1"), "delete " + nameFor("v3"), "delete " + nameFor("v4"), "delete " + nameFor("v5")}},
 		{"the default is ten", agent(func(d *appsv1.DaemonSet) { d.Spec.RevisionHistoryLimit = nil }), nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -53,7 +53,9 @@ func (s *view) memoryOf(t *rapid.T) *memory {
 	if rapid.Bool().Draw(t, "nothing remembered") {
 		return nil
 	}
-	return &memory{Generation: 2, Failures: map[string]failure{"n1": {Deleted: now.Add(-time.Second), Delay: 2 * time.Second}, "n2": {Deleted: now.Add(-time.Hour), Delay: time.Second}}}
+	return &memory{Generation: 2,
+		Failures: map[string]failure{"n1": {Deleted: now.Add(-time.Second), Delay: 2 * time.Second},
+			"n2": {Deleted: now.Add(-time.Hour), Delay: time.Second}}}
 }
 
 // effects are what a plan creates and deletes.
@@ -250,7 +252,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		if diff := cmp.Diff(planDaemonSet(now, s), planDaemonSet(now, back), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, back, plan.Outcome{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, back, plan.Outcome{}),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})

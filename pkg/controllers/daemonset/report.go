@@ -21,7 +21,8 @@ func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 // reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed
 // (DS-15). It counts the pods as they were before the plan was carried out; what the plan did enqueues the key again.
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
-	uncertain := len(s.ownership) > 0 && did.Failed(plan.Changed) != nil // an adoption or a release: the counts would be wrong
+	// an adoption or a release: the counts would be wrong
+	uncertain := len(s.ownership) > 0 && did.Failed(plan.Changed) != nil
 	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || uncertain {
 		return plan.Plan{}
 	}
@@ -34,7 +35,8 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	after := *s.Set // its parts belong to the cache: they are replaced, not changed
 	after.Status = status
 	p := plan.Plan{
-		Steps:       []plan.Step{plan.Change{Old: s.Set, New: &after, Subresource: plan.Status, Why: "the status has changed"}},
+		Steps: []plan.Step{plan.Change{Old: s.Set, New: &after, Subresource: plan.Status,
+			Why: "the status has changed"}},
 		Requeue:     c.next,
 		Progressing: moving,
 	}

@@ -31,14 +31,23 @@ func TestDS70Status(t *testing.T) {
 		want  numbers
 	}{
 		{"DS-70a eligible nodes are desired", agent(), "n1 n2 n3~ n4!", nil, numbers{2, 0, 0, 0, 0, 0}},
-		{"DS-70b any pod will do", agent(), "n1 n2 n3", []*corev1.Pod{pod("a", "n1", pending), pod("b", "n2", terminating, unready), pod("c", "n3", failedPhase)}, numbers{3, 3, 0, 0, 0, 3}},
-		{"DS-16 but not one that has ended and is being deleted", agent(), "n1", []*corev1.Pod{pod("a", "n1", failedPhase, terminating)}, numbers{1, 0, 0, 0, 0, 0}},
-		{"DS-70c misscheduled, tolerated or not", agent(), "n1 n2~ n3!", []*corev1.Pod{pod("a", "n1"), pod("b", "n2"), pod("c", "n3")}, numbers{1, 1, 2, 1, 1, 1}},
-		{"DS-70d judged by the first pod", agent(), "n1", []*corev1.Pod{pod("a", "n1", unready), pod("b", "n1", age(time.Second))}, numbers{1, 1, 0, 0, 0, 1}},
-		{"DS-70d that runs", agent(), "n1", []*corev1.Pod{pod("a", "n1", old, terminating), pod("b", "n1", age(time.Second))}, numbers{1, 1, 0, 1, 1, 1}},
-		{"DS-97 with a surge, by the old pod", agent(moves("1", "0")), "n1", []*corev1.Pod{pod("a", "n1", old), pod("b", "n1", unready, age(time.Second))}, numbers{1, 1, 0, 1, 1, 0}},
-		{"DS-107 until the new one is available", agent(moves("1", "0")), "n1", []*corev1.Pod{pod("a", "n1", old), pod("b", "n1", age(time.Second))}, numbers{1, 1, 0, 1, 1, 1}},
-		{"DS-70d ready, but not for long enough", agent(minReady(60)), "n1 n2", []*corev1.Pod{pod("a", "n1", readyFor(30*time.Second)), pod("b", "n2")}, numbers{2, 2, 0, 2, 1, 2}},
+		{"DS-70b any pod will do", agent(), "n1 n2 n3",
+			[]*corev1.Pod{pod("a", "n1", pending), pod("b", "n2", terminating, unready), pod("c", "n3", failedPhase)},
+			numbers{3, 3, 0, 0, 0, 3}},
+		{"DS-16 but not one that has ended and is being deleted", agent(), "n1", []*corev1.Pod{pod("a", "n1", failedPhase, terminating)},
+			numbers{1, 0, 0, 0, 0, 0}},
+		{"DS-70c misscheduled, tolerated or not", agent(), "n1 n2~ n3!", []*corev1.Pod{pod("a", "n1"), pod("b", "n2"), pod("c", "n3")},
+			numbers{1, 1, 2, 1, 1, 1}},
+		{"DS-70d judged by the first pod", agent(), "n1", []*corev1.Pod{pod("a", "n1", unready), pod("b", "n1", age(time.Second))},
+			numbers{1, 1, 0, 0, 0, 1}},
+		{"DS-70d that runs", agent(), "n1", []*corev1.Pod{pod("a", "n1", old, terminating), pod("b", "n1", age(time.Second))},
+			numbers{1, 1, 0, 1, 1, 1}},
+		{"DS-97 with a surge, by the old pod", agent(moves("1", "0")), "n1",
+			[]*corev1.Pod{pod("a", "n1", old), pod("b", "n1", unready, age(time.Second))}, numbers{1, 1, 0, 1, 1, 0}},
+		{"DS-107 until the new one is available", agent(moves("1", "0")), "n1",
+			[]*corev1.Pod{pod("a", "n1", old), pod("b", "n1", age(time.Second))}, numbers{1, 1, 0, 1, 1, 1}},
+		{"DS-70d ready, but not for long enough", agent(minReady(60)), "n1 n2",
+			[]*corev1.Pod{pod("a", "n1", readyFor(30*time.Second)), pod("b", "n2")}, numbers{2, 2, 0, 2, 1, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := scene(c.d, c.nodes, c.pods...)
@@ -46,7 +55,9 @@ func TestDS70Status(t *testing.T) {
 			if got == nil {
 				t.Fatal("no status")
 			}
-			if diff := cmp.Diff(c.want, numbers{got.DesiredNumberScheduled, got.CurrentNumberScheduled, got.NumberMisscheduled, got.NumberReady, got.NumberAvailable, got.UpdatedNumberScheduled}); diff != "" {
+			if diff := cmp.Diff(c.want,
+				numbers{got.DesiredNumberScheduled, got.CurrentNumberScheduled, got.NumberMisscheduled, got.NumberReady,
+					got.NumberAvailable, got.UpdatedNumberScheduled}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if got.NumberUnavailable != got.DesiredNumberScheduled-got.NumberAvailable { // DS-70e
@@ -60,7 +71,8 @@ func TestDS70Status(t *testing.T) {
 func reported(n int32, edits ...edit) *appsv1.DaemonSet {
 	return agent(append([]edit{func(d *appsv1.DaemonSet) {
 		d.Status = appsv1.DaemonSetStatus{
-			ObservedGeneration: d.Generation, DesiredNumberScheduled: n, CurrentNumberScheduled: n, UpdatedNumberScheduled: n, NumberReady: n, NumberAvailable: n,
+			ObservedGeneration: d.Generation, DesiredNumberScheduled: n, CurrentNumberScheduled: n, UpdatedNumberScheduled: n,
+			NumberReady: n, NumberAvailable: n,
 			Conditions: []appsv1.DaemonSetCondition{{Type: "Mine"}},
 		}
 	}}, edits...)...)
@@ -76,11 +88,14 @@ func TestStatusWrites(t *testing.T) {
 	}{
 		{"DS-72 nothing differs", scene(reported(1), "n1", pod("a", "n1")), plan.Outcome{}, false},
 		{"DS-72 a number differs", scene(reported(1), "n1", pod("a", "n1", unready)), plan.Outcome{}, true},
-		{"DS-72 the generation is behind", scene(reported(1, func(d *appsv1.DaemonSet) { d.Generation++ }), "n1", pod("a", "n1")), plan.Outcome{}, true},
+		{"DS-72 the generation is behind", scene(reported(1, func(d *appsv1.DaemonSet) { d.Generation++ }), "n1", pod("a", "n1")),
+			plan.Outcome{}, true},
 		{"DS-15 after an error", scene(reported(1), "n1"), refused, true},
 		{"the namespace is being deleted", scene(reported(1), "n1"), plan.Outcome{Stopped: true}, false},
-		{"a pod could not be adopted", scene(reported(1), "n1", pod("a", "n1", orphan, unready)), plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Err: errors.New("no")}}}, false},
-		{"DS-15 a revision could not be renumbered", scene(reported(1), "n1"), plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Err: errors.New("no")}}}, true},
+		{"a pod could not be adopted", scene(reported(1), "n1", pod("a", "n1", orphan, unready)),
+			plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Err: errors.New("no")}}}, false},
+		{"DS-15 a revision could not be renumbered", scene(reported(1), "n1"),
+			plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Err: errors.New("no")}}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := statusOf(reportStatus(now, c.s, c.did))

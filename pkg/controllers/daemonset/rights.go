@@ -7,16 +7,19 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{
-			{Group: "apps", Name: "daemonsets"}, {Group: "apps", Name: "controllerrevisions"}, {Name: "pods"}, {Name: "nodes"},
+			{Group: "apps", Name: "daemonsets"}, {Group: "apps", Name: "controllerrevisions"}, {Name: "pods"},
+			{Name: "nodes"},
 		},
 		Own: append(rbac.Events(),
-			rbac.Rule{Group: "apps", Resource: "daemonsets", Verbs: []string{"get"}, For: "a live read before an adoption"},
+			rbac.Rule{Group: "apps", Resource: "daemonsets", Verbs: []string{"get"},
+				For: "a live read before an adoption"},
 			rbac.Rule{Group: "apps", Resource: "daemonsets/status", Verbs: []string{"update"}, For: "status"},
 			rbac.Rule{Group: "apps", Resource: "daemonsets/finalizers", Verbs: []string{"update"},
 				For: "blockOwnerDeletion of its pods and revisions", Implied: true},
 			rbac.Rule{Group: "apps", Resource: "controllerrevisions", Verbs: []string{"create", "patch", "delete"},
 				For: "rollouts, rollbacks, adoption, history"},
-			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "placement, rollouts, adoption, release"},
+			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
+				For: "placement, rollouts, adoption, release"},
 		),
 	}
 }

@@ -64,7 +64,8 @@ func TestDiaryDEP84TemplateChange(t *testing.T) {
 		s.pods(1)
 	}
 	same(t, "sizes", s.sizes, []string{"3,1", "2,1", "2,2", "1,2", "1,3", "0,3"})
-	same(t, "events", shorten(s.world.Events), []string{"up from 0 to 1", "down from 3 to 2", "up from 1 to 2", "down from 2 to 1", "up from 2 to 3", "down from 1 to 0"})
+	same(t, "events", shorten(s.world.Events),
+		[]string{"up from 0 to 1", "down from 3 to 2", "up from 1 to 2", "down from 2 to 1", "up from 2 to 3", "down from 1 to 0"})
 }
 
 func TestDiaryDEP85Proportional(t *testing.T) {
@@ -289,7 +290,8 @@ func TestWriteFloor(t *testing.T) {
 			own = append(own, f[0]+" "+f[1])
 		}
 	}
-	same(t, "DEP-84 update: own writes", own, []string{"create ReplicaSet", "change ReplicaSet", "change ReplicaSet", "change ReplicaSet", "status Deployment"})
+	same(t, "DEP-84 update: own writes", own,
+		[]string{"create ReplicaSet", "change ReplicaSet", "change ReplicaSet", "change ReplicaSet", "status Deployment"})
 }
 
 // TestWriteFloorLarge: however slowly or quickly pods become available, a large rollout moves in batches, so that

@@ -23,7 +23,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
 		}
-		if selector, err := metav1.LabelSelectorAsSelector(s.Deployment.Spec.Selector); (err != nil || s.Deployment.Spec.Selector == nil || selector.Empty()) && !p.Empty() {
+		if selector, err := metav1.LabelSelectorAsSelector(s.Deployment.Spec.Selector); (err != nil || s.Deployment.Spec.Selector == nil ||
+			selector.Empty()) && !p.Empty() {
 			t.Errorf("selector %v: %v", s.Deployment.Spec.Selector, p.Why)
 		}
 		statusAfter(now, s, did(p, nil))

@@ -16,7 +16,8 @@ func TestMatcherMatchesAsTheLibraryDoes(t *testing.T) {
 		if s != nil {
 			s = &metav1.LabelSelector{MatchLabels: rapid.MapOfN(words, words, 0, 3).Draw(t, "labels")}
 			for range rapid.IntRange(0, 2).Draw(t, "expressions") {
-				operator := rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "?"}).Draw(t, "operator")
+				operator := rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "?"}).Draw(t,
+					"operator")
 				s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
 					Key: words.Draw(t, "key"), Operator: operator, Values: rapid.SliceOfN(words, 0, 2).Draw(t, "values"),
 				})

@@ -44,7 +44,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	if d == nil {
 		return observation{}, nil
 	}
-	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, Counted: map[types.UID]counted{}, TerminatingUncounted: k.terminatingUncounted}
+	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, Counted: map[types.UID]counted{},
+		TerminatingUncounted: k.terminatingUncounted}
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {

@@ -87,7 +87,8 @@ func (r *rollout) choose() course {
 	switch {
 	case r.d.DeletionTimestamp != nil:
 		return deleting
-	case len(plan.Adopted(r.ownership)) > 0: // the rest follows in the next reconcile: an object is written once in each
+	// the rest follows in the next reconcile: an object is written once in each
+	case len(plan.Adopted(r.ownership)) > 0:
 		return adopting
 	case r.d.Spec.Paused:
 		return paused

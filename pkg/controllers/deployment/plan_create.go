@@ -27,7 +27,9 @@ func (r *rollout) create(size int64) bool {
 		events.Done = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet",
 			Message: fmt.Sprintf("Scaled up replica set %s from 0 to %d", rs.Name, size)}
 	}
-	r.tail = append(r.tail, plan.Create{Object: rs, Selector: r.d.Spec.Selector, Events: events, Why: "no ReplicaSet has the present template"})
+	r.tail = append(r.tail,
+		plan.Create{Object: rs, Selector: r.d.Spec.Selector, Events: events,
+			Why: "no ReplicaSet has the present template"})
 	r.say("create ReplicaSet %s of %d replicas", rs.Name, size)
 	return true
 }
@@ -37,7 +39,8 @@ func (r *rollout) newReplicaSet(size int64) *appsv1.ReplicaSet {
 	name, hash := r.TemplateMatches.newName(r.d)
 	desired, maximum := r.sizing()
 	revision, _ := r.revision()
-	annotations := map[string]string{revisionAnnotation: revision, desiredAnnotation: desired, maximumAnnotation: maximum}
+	annotations := map[string]string{revisionAnnotation: revision, desiredAnnotation: desired,
+		maximumAnnotation: maximum}
 	for k, v := range r.d.Annotations {
 		if !private(k) {
 			annotations[k] = v
@@ -45,11 +48,12 @@ func (r *rollout) newReplicaSet(size int64) *appsv1.ReplicaSet {
 	}
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       r.d.Namespace,
-			Name:            name,
-			Labels:          hashed(r.d.Spec.Template.Labels, hash),
-			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+			Namespace:   r.d.Namespace,
+			Name:        name,
+			Labels:      hashed(r.d.Spec.Template.Labels, hash),
+			Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r.d,
+				appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas:        pointer(size),

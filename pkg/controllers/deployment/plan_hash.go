@@ -24,7 +24,8 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if !slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, image) || !sameLabels(a.Labels, b.Labels) {
 		return false
 	}
-	bareA, bareB := *a, *b // shallow: a deep copy of every template in every reconcile is what makes the comparison expensive
+	// shallow: a deep copy of every template in every reconcile is what makes the comparison expensive
+	bareA, bareB := *a, *b
 	bareA.Labels, bareB.Labels = nil, nil
 	return equality.Semantic.DeepEqual(&bareA, &bareB)
 }

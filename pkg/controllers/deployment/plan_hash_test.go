@@ -40,7 +40,8 @@ func TestSameTemplate(t *testing.T) {
 		want bool
 	}{
 		{"DEP-10 equal", func(*corev1.PodTemplateSpec) {}, true},
-		{"DEP-10 the hash label does not count", func(p *corev1.PodTemplateSpec) { p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "x" }, true},
+		{"DEP-10 the hash label does not count", func(p *corev1.PodTemplateSpec) { p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "x" },
+			true},
 		{"DEP-10 nil equals empty", func(p *corev1.PodTemplateSpec) {
 			p.Annotations = map[string]string{}
 			p.Spec.Volumes = []corev1.Volume{}

@@ -12,12 +12,13 @@ import (
 // debounced, so by the time that one is written, what it reports may be past. The zero lastSeen is that of a process
 // that has just begun.
 type lastSeen struct {
-	UID        types.UID               // of the Deployment
-	New        types.UID               // of its new ReplicaSet; of the last one while there is none
-	Counts     appsv1.DeploymentStatus // as the present reconcile has found them
-	Began      time.Time               // when New was first seen in the place of another, or of none; zero if it was there from the start
-	Had        int32                   // how many pods New had then
-	Progressed time.Time               // when that, or better counts, were last seen; zero if never
+	UID    types.UID               // of the Deployment
+	New    types.UID               // of its new ReplicaSet; of the last one while there is none
+	Counts appsv1.DeploymentStatus // as the present reconcile has found them
+	// when New was first seen in the place of another, or of none; zero if it was there from the start
+	Began      time.Time
+	Had        int32     // how many pods New had then
+	Progressed time.Time // when that, or better counts, were last seen; zero if never
 }
 
 // renewed adds what the present reconcile sees.
@@ -45,11 +46,13 @@ func (l lastSeen) renewed(r *rollout) lastSeen {
 func (r *rollout) seenAt(at time.Time) time.Time {
 	reported := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
-	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New: // nothing was observed then, or it was created in this reconcile
+	// nothing was observed then, or it was created in this reconcile
+	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New:
 		return r.now
 	case reported == nil && r.behind():
 		return at
-	case reported != nil && reported.Reason != isPaused && !at.Truncate(time.Second).Before(reported.LastUpdateTime.Truncate(time.Second)):
+	case reported != nil && reported.Reason != isPaused &&
+		!at.Truncate(time.Second).Before(reported.LastUpdateTime.Truncate(time.Second)):
 		return at
 	}
 	return r.now
@@ -98,7 +101,8 @@ func (r *rollout) begins() bool {
 		return has(r.d.Annotations, revisionAnnotation) || reportedIn(reported) != r.new.Name
 	}
 	name := reportedIn(reported)
-	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID && r.Seen.Began.Truncate(time.Second).After(reported.LastUpdateTime.Time)
+	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID &&
+		r.Seen.Began.Truncate(time.Second).After(reported.LastUpdateTime.Time)
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }
 

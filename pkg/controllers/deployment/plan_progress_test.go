@@ -98,7 +98,8 @@ func TestDiaryDEP72ReportsHeldBack(t *testing.T) {
 	at := s.sinceOpening(s.world.Now())
 	s.world.Sleep(7 * time.Second)
 	s.settle()
-	same(t, "complete, likewise", s.progressing(), fmt.Sprintf("%s ReplicaSet %q has successfully progressed. since %v", finished, name, at))
+	same(t, "complete, likewise", s.progressing(),
+		fmt.Sprintf("%s ReplicaSet %q has successfully progressed. since %v", finished, name, at))
 }
 
 // lose lets somebody make the Deployment's ReplicaSet a foreign one, which keeps the name.
@@ -171,13 +172,15 @@ func TestLastSeen(t *testing.T) {
 		progressed  bool
 		began, pods bool
 	}{
-		{"the first look knows of nothing before", lastSeen{}, snapshotWith(web(3), old, rs{image: "v2", size: 1, ready: 1}), false, false, false},
+		{"the first look knows of nothing before", lastSeen{}, snapshotWith(web(3), old, rs{image: "v2", size: 1, ready: 1}), false, false,
+			false},
 		{"nothing has changed", first, snapshotWith(web(3), old), false, false, false},
 		{"DEP-69 there is a new ReplicaSet", first, snapshotWith(web(3), old, rs{image: "v2", size: 1}), true, true, false},
 		{"DEP-69 there is one that has pods", first, snapshotWith(web(3), old, rs{image: "v2", size: 1, pending: 1}), true, true, true},
 		{"DEP-72b a pod goes", first, snapshotWith(web(3), rs{image: "v1", size: 2, ready: 2}), true, false, false},
 		{"DEP-72b a pod fails", first, snapshotWith(web(3), rs{image: "v1", size: 3, ready: 2, pending: 1}), false, false, false},
-		{"another Deployment of the name", first, snapshotWith(web(3, func(d *appsv1.Deployment) { d.UID = "uid-web-2" })), false, false, false},
+		{"another Deployment of the name", first, snapshotWith(web(3, func(d *appsv1.Deployment) { d.UID = "uid-web-2" })), false, false,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := see(c.before, minute, c.scene)
@@ -201,11 +204,14 @@ func TestSeenAt(t *testing.T) {
 		new      string // the new ReplicaSet that was seen
 		at, want time.Time
 	}{
-		{"DEP-72b seen a moment ago", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2", now.Add(-9 * time.Second), now.Add(-9 * time.Second)},
+		{"DEP-72b seen a moment ago", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2", now.Add(-9 * time.Second),
+			now.Add(-9 * time.Second)},
 		{"DEP-72b nothing was seen", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2", time.Time{}, now},
-		{"DEP-72b seen in the second that is told", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2", hour.Add(999 * time.Millisecond), hour.Add(999 * time.Millisecond)},
+		{"DEP-72b seen in the second that is told", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2",
+			hour.Add(999 * time.Millisecond), hour.Add(999 * time.Millisecond)},
 		{"DEP-72b older than what is told", web(3, knows(updated, hour, "2", 4, 1, 2, 2)), "uid-web-v2", hour.Add(-time.Millisecond), now},
-		{"DEP-27 the ReplicaSet was created in this look", web(3, knows(finished, hour, "1", 3, 3, 3, 3)), "uid-web-v1", now.Add(-time.Minute), now},
+		{"DEP-27 the ReplicaSet was created in this look", web(3, knows(finished, hour, "1", 3, 3, 3, 3)), "uid-web-v1",
+			now.Add(-time.Minute), now},
 		{"DEP-56 resumed", web(3, knows(isPaused, hour, "2", 4, 1, 2, 2)), "uid-web-v2", now.Add(-time.Minute), now},
 		{"DEP-27 the first rollout", web(3), "uid-web-v2", now.Add(-2 * time.Second), now.Add(-2 * time.Second)},
 		{"DEP-70 a deadline where there was none", web(3, knows("", hour, "2", 4, 1, 2, 2)), "uid-web-v2", hour, now},

@@ -43,7 +43,8 @@ func (r *rollout) remains(next *set) string {
 		if s == next {
 			continue
 		}
-		if s.Status.ObservedGeneration < s.Generation || s.Status.Replicas > 0 || slices.ContainsFunc(r.Pods[s.UID], alive) {
+		if s.Status.ObservedGeneration < s.Generation || s.Status.Replicas > 0 ||
+			slices.ContainsFunc(r.Pods[s.UID], alive) {
 			return s.Name
 		}
 	}

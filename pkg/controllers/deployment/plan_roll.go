@@ -23,7 +23,8 @@ func (r *rollout) roll() {
 		return
 	}
 	taken, leaving := r.occupied()
-	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || leaving == 0 && size > r.new.size || r.fills(size-r.new.size) {
+	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || leaving == 0 && size > r.new.size ||
+		r.fills(size-r.new.size) {
 		r.resize(r.new, size)
 		return
 	}
@@ -224,7 +225,8 @@ func (r *rollout) await() {
 	case leaving > 0:
 		r.say("waiting for %d old pods to be deleted", leaving)
 	case old > 0 && missing > 0:
-		r.say("%d replicas are still old; waiting for %d of %d pods of %s to become available", old, missing, r.new.size, r.new.Name)
+		r.say("%d replicas are still old; waiting for %d of %d pods of %s to become available", old, missing,
+			r.new.size, r.new.Name)
 	case old > 0:
 		r.say("%d replicas are still old; waiting for pods to become available", old)
 	case missing > 0:

@@ -49,7 +49,8 @@ func (r *rollout) restore(d *appsv1.Deployment) plan.Event {
 	present, _ := r.revision()
 	former := r.former(wanted)
 	switch {
-	case present == strconv.FormatInt(wanted, 10), former != nil && r.TemplateMatches.matches(former, &r.d.Spec.Template):
+	case present == strconv.FormatInt(wanted, 10),
+		former != nil && r.TemplateMatches.matches(former, &r.d.Spec.Template):
 		return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackTemplateUnchanged",
 			Message: fmt.Sprintf("The rollback revision contains the same template as current deployment %q", r.d.Name)}
 	case former == nil:

@@ -121,7 +121,8 @@ func (s snapshot) nameToCheck() string {
 		return ""
 	}
 	for _, rs := range s.ReplicaSets {
-		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && s.TemplateMatches.matches(rs, &d.Spec.Template) {
+		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) &&
+			s.TemplateMatches.matches(rs, &d.Spec.Template) {
 			return ""
 		}
 	}
@@ -137,7 +138,8 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 // newSet returns a ReplicaSet with its pods counted, and no change yet.
 func newSet(rs *appsv1.ReplicaSet, c counted) *set {
 	size := number(rs.Spec.Replicas)
-	return &set{ReplicaSet: rs, size: size, pods: c.Pods, counts: c.Counts, available: min(int64(c.Counts.Available), size)}
+	return &set{ReplicaSet: rs, size: size, pods: c.Pods, counts: c.Counts,
+		available: min(int64(c.Counts.Available), size)}
 }
 
 // counted are the pods of a ReplicaSet that match its selector, and what they add up to at the time of the snapshot.

@@ -29,7 +29,8 @@ type templateMatch struct {
 
 // renewed compares what has changed since m was computed.
 func (m templateMatches) renewed(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) templateMatches {
-	now := templateMatches{UID: d.UID, Generation: d.Generation, Collisions: collisionsOf(d), Known: make(map[types.UID]templateMatch, len(sets))}
+	now := templateMatches{UID: d.UID, Generation: d.Generation, Collisions: collisionsOf(d),
+		Known: make(map[types.UID]templateMatch, len(sets))}
 	now.Name, now.Hash = m.newName(d)
 	if m.UID != d.UID || m.Generation != d.Generation {
 		m.Known = nil

@@ -26,7 +26,8 @@ func TestTemplateMatchesAreNeverOutdated(t *testing.T) {
 		{"the Deployment has another template", func() { d.Generation, d.Spec.Template.Spec.Containers[0].Image = 2, "web:2" }},
 		{"a ReplicaSet has another template", func() { a.Generation, a.Spec.Template.Spec.Containers[0].Image = 2, "web:2" }},
 		{"a collision", func() { d.Status.CollisionCount = ptr.To[int32](1) }},
-		{"another Deployment of the same name and generation", func() { d.UID, d.Spec.Template.Spec.Containers[0].Image = "other", "web:3" }},
+		{"another Deployment of the same name and generation",
+			func() { d.UID, d.Spec.Template.Spec.Containers[0].Image = "other", "web:3" }},
 	} {
 		d, a, b = d.DeepCopy(), a.DeepCopy(), b.DeepCopy()
 		step.edit()

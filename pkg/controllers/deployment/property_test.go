@@ -241,7 +241,8 @@ func TestConvergedPlanIsEmpty(t *testing.T) {
 			}
 		}
 		image := d.Spec.Template.Spec.Containers[0].Image
-		s := settled(snapshotWith(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...), now)
+		s := settled(snapshotWith(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...),
+			now)
 		p := rolledOut(now.Add(time.Hour), s)
 		if r := statusAfter(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
 			t.Errorf("plans %v, reports %v, after %v", lines(p.Steps), lines(r.Steps), p.Requeue+r.Requeue)
@@ -314,7 +315,8 @@ func TestConvergesWithin(t *testing.T) {
 		for rounds := 0; !s.converged(); rounds++ {
 			if rounds > 80 {
 				d := s.deployment()
-				t.Fatalf("does not converge: sizes %s, %s, %+v, last %v", s.sizesNow(), says(&d.Status), d.Status, s.world.Log[max(0, len(s.world.Log)-8):])
+				t.Fatalf("does not converge: sizes %s, %s, %+v, last %v", s.sizesNow(), says(&d.Status), d.Status,
+					s.world.Log[max(0, len(s.world.Log)-8):])
 			}
 			s.fair(t)
 		}
@@ -352,7 +354,8 @@ func (s *simulation) chaos(t *rapid.T) {
 	case 5:
 		if sets := s.sets(); len(sets) > 0 {
 			n := rapid.Int32Range(0, 8).Draw(t, "size")
-			plantest.Edit(s.world, sets[rapid.IntRange(0, len(sets)-1).Draw(t, "which")].Name, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = &n })
+			plantest.Edit(s.world, sets[rapid.IntRange(0, len(sets)-1).Draw(t, "which")].Name,
+				func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = &n })
 		}
 	case 6:
 		s.edit(rollbackNote(revisions.Draw(t, "roll back to")))
@@ -447,7 +450,8 @@ func TestNeverBelowAvailableInTheWorld(t *testing.T) {
 
 func (s *simulation) available() (n int) {
 	for _, p := range plantest.All[*corev1.Pod](s.world) {
-		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Status == "True" }) {
+		if p.DeletionTimestamp == nil &&
+			slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Status == "True" }) {
 			n++
 		}
 	}

@@ -44,10 +44,12 @@ func anyDeployment(t *rapid.T) *appsv1.Deployment {
 	}
 	if rapid.Bool().Draw(t, "has a status") {
 		count := rapid.Int32Range(0, 9)
-		reason := rapid.SampledFrom([]string{"", created, found, updated, finished, timedOut, notCreated, isPaused, isResumed}).Draw(t, "reason")
+		reason := rapid.SampledFrom([]string{"", created, found, updated, finished, timedOut, notCreated, isPaused, isResumed}).Draw(t,
+			"reason")
 		age := time.Duration(rapid.IntRange(0, 1000).Draw(t, "age")) * time.Second
 		knows(reason, now.Add(-age), d.Annotations[revisionAnnotation],
-			count.Draw(t, "replicas before"), count.Draw(t, "updated before"), count.Draw(t, "ready before"), count.Draw(t, "available before"))(d)
+			count.Draw(t, "replicas before"), count.Draw(t, "updated before"), count.Draw(t, "ready before"),
+			count.Draw(t, "available before"))(d)
 		d.Status.CollisionCount = rapid.SampledFrom([]*int32{nil, ptr.To[int32](0), ptr.To[int32](2)}).Draw(t, "collisions")
 	}
 	return d
@@ -70,13 +72,15 @@ func anySnapshot(t *rapid.T) snapshot {
 }
 
 func anyReplicaSet(t *rapid.T, d *appsv1.Deployment, i int) *appsv1.ReplicaSet {
-	rs := plantest.ReplicaSet(fmt.Sprintf("web-r%d", i), rapid.Int32Range(0, 6).Draw(t, "size"), plantest.Template("web", images.Draw(t, "image")), plantest.OwnedBy(d))
+	rs := plantest.ReplicaSet(fmt.Sprintf("web-r%d", i), rapid.Int32Range(0, 6).Draw(t, "size"),
+		plantest.Template("web", images.Draw(t, "image")), plantest.OwnedBy(d))
 	rs.CreationTimestamp = metav1.NewTime(plantest.Epoch.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "born")) * time.Minute))
 	rs.Generation = rapid.Int64Range(1, 2).Draw(t, "generation")
 	rs.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "min ready")
 	rs.Status.Replicas = rapid.Int32Range(0, 2).Draw(t, "counted")
 	for key, value := range map[string]string{
-		revisionAnnotation: revisions.Draw(t, "revision"), desiredAnnotation: numbers.Draw(t, "desired"), maximumAnnotation: numbers.Draw(t, "max"),
+		revisionAnnotation: revisions.Draw(t, "revision"), desiredAnnotation: numbers.Draw(t, "desired"),
+		maximumAnnotation: numbers.Draw(t, "max"),
 	} {
 		if value != "" {
 			annotated(key, value)(rs)
@@ -93,7 +97,8 @@ func anyReplicaSet(t *rapid.T, d *appsv1.Deployment, i int) *appsv1.ReplicaSet {
 		rs.DeletionTimestamp = ptr.To(metav1.NewTime(now))
 	}
 	if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
-		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: images.Draw(t, "message")}}
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate",
+			Message: images.Draw(t, "message")}}
 	}
 	return rs
 }
@@ -123,8 +128,11 @@ func anyPods(t *rapid.T, rs *appsv1.ReplicaSet) []*corev1.Pod {
 // seen makes a snapshot with whatever users may write into annotations.
 func seen(replicas int32, revision, desired, most, history, rollback string) snapshot {
 	d := web(replicas, note(rollbackAnnotation, rollback), note(revisionAnnotation, revision))
-	return snapshotWith(d, rs{image: "v1", size: 5, ready: 3, edit: all(annotated(revisionAnnotation, revision), annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))},
-		rs{image: "v2", size: 2, ready: 1, edit: all(annotated(revisionAnnotation, desired), annotated(historyAnnotation, history), annotated(maximumAnnotation, most))})
+	return snapshotWith(d,
+		rs{image: "v1", size: 5, ready: 3,
+			edit: all(annotated(revisionAnnotation, revision), annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))},
+		rs{image: "v2", size: 2, ready: 1,
+			edit: all(annotated(revisionAnnotation, desired), annotated(historyAnnotation, history), annotated(maximumAnnotation, most))})
 }
 
 func FuzzAnnotations(f *testing.F) {
@@ -141,7 +149,8 @@ func FuzzAnnotations(f *testing.F) {
 		}
 		assertOncePerObject(t, p.Steps)
 		for _, step := range p.Steps {
-			if c, ok := step.(plan.Change); ok && c.Old != s.Deployment && len(c.New.GetAnnotations()[historyAnnotation]) > max(longestHistory, len(history)) {
+			if c, ok := step.(plan.Change); ok && c.Old != s.Deployment &&
+				len(c.New.GetAnnotations()[historyAnnotation]) > max(longestHistory, len(history)) {
 				t.Errorf("a history of %d characters", len(c.New.GetAnnotations()[historyAnnotation]))
 			}
 		}
@@ -156,7 +165,8 @@ func FuzzBounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, replicas int32, surgeText, unavailableText string, surgeNumber, unavailableNumber int32, kinds uint8) {
 		d := web(replicas)
 		d.Spec.Strategy.RollingUpdate.MaxSurge = &intstr.IntOrString{Type: intstr.Type(kinds & 1), StrVal: surgeText, IntVal: surgeNumber}
-		d.Spec.Strategy.RollingUpdate.MaxUnavailable = &intstr.IntOrString{Type: intstr.Type(kinds >> 1 & 1), StrVal: unavailableText, IntVal: unavailableNumber}
+		d.Spec.Strategy.RollingUpdate.MaxUnavailable = &intstr.IntOrString{Type: intstr.Type(kinds >> 1 & 1), StrVal: unavailableText,
+			IntVal: unavailableNumber}
 		n := number(&replicas)
 		surge, unavailable, _ := bounds(d, n)
 		if surge < 0 || surge > math.MaxInt32 || unavailable < 0 || unavailable > n || surge+unavailable == 0 && n > 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// whileRefused runs the controller on what a snapshot shows, before a server that asks refuses about each write. ReplicaSets are seldom changed but in
-// their size here.
+// whileRefused runs the controller on what a snapshot shows, before a server that asks refuses about each write. ReplicaSets are seldom
+// changed but in their size here.
 func whileRefused(t *testing.T, s snapshot, refuses func(clienttest.Write) error, test func(*clienttest.Server)) {
 	t.Helper()
 	managertest.InVirtualTime(t, now, func(t *testing.T, server *clienttest.Server) {
@@ -33,7 +33,8 @@ func whileRefused(t *testing.T, s snapshot, refuses func(clienttest.Write) error
 			}
 		}
 		entry := New(Options{})
-		c := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.Deployment{}}, managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.Deployment{}},
+			managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
 		c.Access.Events, c.Enabled = &record.FakeRecorder{}, func(string) bool { return true }
 		server.BeforeWrite(refuses)
 		managertest.Run(t, c, entry, func() { test(server) })
@@ -95,7 +96,8 @@ func TestMEND1RefusedSizesFromTheFirstReport(t *testing.T) {
 		"it has an old one":   {annotated(revisionAnnotation, "0"), "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
+			s := snapshotWith(web(3, moves("1", "0"),
+				func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) },
 				knows(finished, now.Add(-time.Hour), "1", 3, 3, 3, 3)),
 				rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1, edit: c.edit})
 			fresh := s.ReplicaSets[1].Name
@@ -129,7 +131,8 @@ func TestARefusedReplicaSetBacksOff(t *testing.T) {
 	whileRefused(t, s, refuses, func(server *clienttest.Server) {
 		time.Sleep(10 * time.Minute) // and as long before
 		synctest.Wait()
-		if reason := reasonOf(get(t, server, &appsv1.Deployment{}, "web").Status.Conditions); reason != notCreated || tries < 25 || tries > 40 {
+		if reason := reasonOf(get(t, server, &appsv1.Deployment{}, "web").Status.Conditions); reason != notCreated || tries < 25 ||
+			tries > 40 {
 			t.Errorf("the reason is %s; it was tried %d times in 20 minutes", reason, tries)
 		}
 	})

@@ -58,7 +58,8 @@ func (r *rollout) reportSelectsAll() plan.Plan {
 	event := plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
 		Message: "This deployment is selecting all pods. A non-empty selector is required."}
 	return plan.Plan{Steps: []plan.Step{plan.Change{
-		Old: r.d, New: d, Subresource: plan.Status, Events: plan.Events{Done: event}, Why: "an empty selector is refused",
+		Old: r.d, New: d, Subresource: plan.Status, Events: plan.Events{Done: event},
+		Why: "an empty selector is refused",
 	}}}
 }
 
@@ -130,7 +131,8 @@ func (r *rollout) status() appsv1.DeploymentStatus {
 // collisions counts the names that turned out to be taken when a ReplicaSet was to be created (DEP-25).
 func (r *rollout) collisions() *int32 {
 	n := r.d.Status.CollisionCount
-	wanted := r.course == rolling || r.course == rollingBack || r.course == recreating && sizes(r.old) == 0 && r.remains(r.new) == ""
+	wanted := r.course == rolling || r.course == rollingBack ||
+		r.course == recreating && sizes(r.old) == 0 && r.remains(r.new) == ""
 	if taken, wait := r.collides(); !wanted || !taken || wait > 0 {
 		return n
 	}
@@ -183,8 +185,10 @@ func (r *rollout) moving() bool {
 	return slices.ContainsFunc(r.sets(), func(s *set) bool {
 		c, reported := s.counts, s.Status
 		settled := int64(c.Active) == s.size && c.Available == c.Active && c.Terminating == 0
-		caughtUp := reported.ObservedGeneration >= s.Generation && reported.Replicas == c.Active && reported.ReadyReplicas == c.Ready &&
-			reported.AvailableReplicas == c.Available && (reported.TerminatingReplicas == nil || *reported.TerminatingReplicas == c.Terminating)
+		caughtUp := reported.ObservedGeneration >= s.Generation && reported.Replicas == c.Active &&
+			reported.ReadyReplicas == c.Ready &&
+			reported.AvailableReplicas == c.Available &&
+			(reported.TerminatingReplicas == nil || *reported.TerminatingReplicas == c.Terminating)
 		return !settled || !caughtUp
 	})
 }

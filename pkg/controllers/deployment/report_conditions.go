@@ -92,9 +92,11 @@ func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.Deployme
 	begins := r.begins()
 	switch {
 	case begins && r.madeForThis():
-		return r.put(list, progressing(corev1.ConditionTrue, created, "Created new replica set %q", r.new.Name), r.seenAt(r.Seen.Began))
+		return r.put(list, progressing(corev1.ConditionTrue, created, "Created new replica set %q", r.new.Name),
+			r.seenAt(r.Seen.Began))
 	case begins || find(list, appsv1.DeploymentProgressing) == nil:
-		return r.put(list, progressing(corev1.ConditionTrue, found, "Found new replica set %q", r.new.Name), r.seenAt(r.Seen.Began))
+		return r.put(list, progressing(corev1.ConditionTrue, found, "Found new replica set %q", r.new.Name),
+			r.seenAt(r.Seen.Began))
 	}
 	return list
 }
@@ -110,14 +112,16 @@ func (r *rollout) madeForThis() bool {
 }
 
 // progress is the condition Progressing of a rollout (DEP-70..75).
-func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.DeploymentStatus, did plan.Outcome) []appsv1.DeploymentCondition {
+func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.DeploymentStatus,
+	did plan.Outcome) []appsv1.DeploymentCondition {
 	deadline, timed := r.deadline()
 	if !timed {
 		return drop(list, appsv1.DeploymentProgressing)
 	}
 	if err := createError(did); err != nil {
 		name, _ := r.TemplateMatches.newName(r.d)
-		return r.set(list, progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
+		return r.set(list,
+			progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
 	}
 	now, at, advanced := find(list, appsv1.DeploymentProgressing), r.now, progressed(r.storedCounts(), status)
 	if advanced {
@@ -130,7 +134,8 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		if now != nil && now.Reason == finished {
 			return list
 		}
-		return r.put(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()), at)
+		return r.put(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()),
+			at)
 	case advanced:
 		return r.put(list, progressing(corev1.ConditionTrue, updated, "%s is progressing.", r.subject()), at)
 	case now != nil && now.Reason != finished && r.progressedAt(now).Add(deadline).Before(r.now):
@@ -228,7 +233,8 @@ func (r *rollout) set(list []appsv1.DeploymentCondition, c appsv1.DeploymentCond
 
 // put puts a condition into the list in any case, as of the given time, in whole seconds as servers store it: within
 // the same second there may be nothing to write.
-func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition, at time.Time) []appsv1.DeploymentCondition {
+func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition,
+	at time.Time) []appsv1.DeploymentCondition {
 	c.LastUpdateTime = metav1.NewTime(at.Truncate(time.Second))
 	c.LastTransitionTime = c.LastUpdateTime
 	if now := find(list, c.Type); now != nil && now.Status == c.Status {
@@ -266,6 +272,7 @@ func progressing(status corev1.ConditionStatus, reason, format string, args ...a
 }
 
 // condition makes a condition without its times, which put sets.
-func condition(t appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
+func condition(t appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason,
+	message string) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: t, Status: status, Reason: reason, Message: message}
 }

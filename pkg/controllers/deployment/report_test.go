@@ -70,9 +70,11 @@ func knows(reason string, since time.Time, revision string, counts ...int32) edi
 			s.Conditions = append(s.Conditions, c)
 		}
 		_, most, _ := bounds(d, number(d.Spec.Replicas))
-		c := condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+		c := condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable",
+			"Deployment does not have minimum availability.")
 		if int64(s.AvailableReplicas) >= number(d.Spec.Replicas)-most {
-			c = condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.")
+			c = condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable",
+				"Deployment has minimum availability.")
 		}
 		c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(since), metav1.NewTime(since)
 		s.Conditions = append(s.Conditions, c)
@@ -87,15 +89,21 @@ func TestCounts(t *testing.T) {
 		scene snapshot
 		want  appsv1.DeploymentStatus
 	}{
-		{"DEP-64a, DEP-64b sums over old and new", snapshotWith(web(4), rs{image: "v1", size: 2, ready: 1, pending: 1}, rs{image: "v2", size: 3, ready: 2, pending: 1, crashed: 4}),
+		{"DEP-64a, DEP-64b sums over old and new",
+			snapshotWith(web(4), rs{image: "v1", size: 2, ready: 1, pending: 1},
+				rs{image: "v2", size: 3, ready: 2, pending: 1, crashed: 4}),
 			appsv1.DeploymentStatus{Replicas: 5, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, UnavailableReplicas: 2}},
 		{"DEP-64c unavailable are the sizes without the available ones", snapshotWith(web(4), rs{image: "v2", size: 4, ready: 1}),
 			appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 3}},
 		{"DEP-64c never negative", snapshotWith(web(1), rs{image: "v2", size: 1, ready: 3}),
 			appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}},
-		{"DEP-64d terminating ones", snapshotWith(web(1), rs{image: "v1", terminating: 2}, rs{image: "v2", size: 1, ready: 1, terminating: 1}),
-			appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, TerminatingReplicas: ptr.To[int32](3)}},
-		{"DEP-64e collisions are kept", snapshotWith(web(1, func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](2) }), rs{image: "v2", size: 1, pending: 1}),
+		{"DEP-64d terminating ones",
+			snapshotWith(web(1), rs{image: "v1", terminating: 2}, rs{image: "v2", size: 1, ready: 1, terminating: 1}),
+			appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+				TerminatingReplicas: ptr.To[int32](3)}},
+		{"DEP-64e collisions are kept",
+			snapshotWith(web(1, func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](2) }),
+				rs{image: "v2", size: 1, pending: 1}),
 			appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, UnavailableReplicas: 1, CollisionCount: ptr.To[int32](2)}},
 		{"DEP-59 paused with a new template: nothing is up to date", snapshotWith(web(3, pausedNow), rs{image: "v1", size: 3, ready: 3}),
 			appsv1.DeploymentStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}},
@@ -127,42 +135,90 @@ func TestConditions(t *testing.T) {
 		want  string
 	}{
 		{"DEP-67 available", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8}), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-67 not available", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 7}), unavailable + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-67 Recreate: all must be", snapshotWith(web(10, recreate), rs{image: "v2", size: 10, ready: 9}), unavailable + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-69 a new rollout by a ReplicaSet that was there", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...), available + "Progressing=True/FoundNewReplicaSet"},
-		{"DEP-69 a new rollout by one made for it", named(snapshotWith(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1})), available + "Progressing=True/NewReplicaSetCreated"},
-		{"DEP-72b one made for it, with pods by the time that is told", named(snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...)), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72b Recreate, likewise", named(snapshotWith(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, pending: 3})), unavailable + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72b Recreate, old pods go while there is no new ReplicaSet", snapshotWith(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", ready: 2}), unavailable + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-69 one that could not be created before", snapshotWith(web(3, knows(notCreated, hour, "2", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1}), available + "Progressing=True/FoundNewReplicaSet"},
-		{"DEP-69 one that takes the place of another", tells("web-lost", named(snapshotWith(web(3, knows(finished, hour, "1", 0, 0, 0, 0)), rs{image: "v2", size: 3}))), unavailable + "Progressing=True/NewReplicaSetCreated"},
-		{"DEP-75 the status tells of this one: no rollout begins", tells("web-v2", snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 0, 0)), rs{image: "v1"}, rs{image: "v2", size: 3})), unavailable + "Progressing=True/NewReplicaSetAvailable"},
-		{"DEP-69 one made for it once, but brought back", brought(named(snapshotWith(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1}))), available + "Progressing=True/FoundNewReplicaSet"},
-		{"DEP-69 no Progressing yet", snapshotWith(web(3, knows("", hour, "2", 4, 1, 3, 3)), half...), available + "Progressing=True/FoundNewReplicaSet"},
-		{"DEP-70 without deadline, no Progressing", snapshotWith(web(3, never, knows(updated, hour, "2", 4, 1, 3, 3)), half...), strings.TrimSpace(available)},
-		{"DEP-70 the largest deadline is none", snapshotWith(web(3, endless, knows(updated, hour, "2", 4, 1, 3, 3)), half...), strings.TrimSpace(available)},
-		{"DEP-72a complete", snapshotWith(web(3, knows(updated, hour, "2", 4, 3, 3, 3)), rs{image: "v1"}, full), available + "Progressing=True/NewReplicaSetAvailable"},
-		{"DEP-71 not complete while an old pod is left", snapshotWith(web(3, knows(updated, now, "2", 4, 3, 4, 4)), rs{image: "v1", ready: 1}, full), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72b progress: more updated", snapshotWith(web(3, knows(isResumed, hour, "2", 3, 0, 3, 3)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72b progress: fewer old ones", snapshotWith(web(3, knows(isResumed, hour, "2", 5, 1, 4, 4)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72b progress: more ready and available", snapshotWith(web(3, knows(isResumed, hour, "2", 4, 1, 2, 2)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-72c timed out", snapshotWith(web(3, knows(updated, now.Add(-601*time.Second), "2", 4, 1, 3, 3)), half...), available + "Progressing=False/ProgressDeadlineExceeded"},
-		{"DEP-73 not before its time", snapshotWith(web(3, knows(updated, now.Add(-600*time.Second), "2", 4, 1, 3, 3)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-73 later progress takes it back", snapshotWith(web(3, knows(timedOut, hour, "2", 4, 1, 2, 2)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-73 without progress it stays", snapshotWith(web(3, knows(timedOut, now, "2", 4, 1, 3, 3)), half...), available + "Progressing=False/ProgressDeadlineExceeded"},
-		{"DEP-75 a finished one does not time out when its pods fail", snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 1, pending: 2}), unavailable + "Progressing=True/NewReplicaSetAvailable"},
-		{"DEP-75 nor when its pods are gone", snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3}), unavailable + "Progressing=True/NewReplicaSetAvailable"},
-		{"DEP-55 paused", snapshotWith(web(3, pausedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}), available + "Progressing=Unknown/DeploymentPaused"},
+		{"DEP-67 not available", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 7}),
+			unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-67 Recreate: all must be", snapshotWith(web(10, recreate), rs{image: "v2", size: 10, ready: 9}),
+			unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-69 a new rollout by a ReplicaSet that was there", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...),
+			available + "Progressing=True/FoundNewReplicaSet"},
+		{"DEP-69 a new rollout by one made for it",
+			named(snapshotWith(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1})), available + "Progressing=True/NewReplicaSetCreated"},
+		{"DEP-72b one made for it, with pods by the time that is told",
+			named(snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...)), available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b Recreate, likewise",
+			named(snapshotWith(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1"},
+				rs{image: "v2", size: 3, pending: 3})), unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b Recreate, old pods go while there is no new ReplicaSet",
+			snapshotWith(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", ready: 2}),
+			unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-69 one that could not be created before",
+			snapshotWith(web(3, knows(notCreated, hour, "2", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1}),
+			available + "Progressing=True/FoundNewReplicaSet"},
+		{"DEP-69 one that takes the place of another",
+			tells("web-lost", named(snapshotWith(web(3, knows(finished, hour, "1", 0, 0, 0, 0)), rs{image: "v2", size: 3}))),
+			unavailable + "Progressing=True/NewReplicaSetCreated"},
+		{"DEP-75 the status tells of this one: no rollout begins",
+			tells("web-v2", snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 0, 0)), rs{image: "v1"}, rs{image: "v2", size: 3})),
+			unavailable + "Progressing=True/NewReplicaSetAvailable"},
+		{"DEP-69 one made for it once, but brought back",
+			brought(named(snapshotWith(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1}))), available + "Progressing=True/FoundNewReplicaSet"},
+		{"DEP-69 no Progressing yet", snapshotWith(web(3, knows("", hour, "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=True/FoundNewReplicaSet"},
+		{"DEP-70 without deadline, no Progressing", snapshotWith(web(3, never, knows(updated, hour, "2", 4, 1, 3, 3)), half...),
+			strings.TrimSpace(available)},
+		{"DEP-70 the largest deadline is none", snapshotWith(web(3, endless, knows(updated, hour, "2", 4, 1, 3, 3)), half...),
+			strings.TrimSpace(available)},
+		{"DEP-72a complete", snapshotWith(web(3, knows(updated, hour, "2", 4, 3, 3, 3)), rs{image: "v1"}, full),
+			available + "Progressing=True/NewReplicaSetAvailable"},
+		{"DEP-71 not complete while an old pod is left",
+			snapshotWith(web(3, knows(updated, now, "2", 4, 3, 4, 4)), rs{image: "v1", ready: 1}, full),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b progress: more updated", snapshotWith(web(3, knows(isResumed, hour, "2", 3, 0, 3, 3)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b progress: fewer old ones", snapshotWith(web(3, knows(isResumed, hour, "2", 5, 1, 4, 4)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b progress: more ready and available", snapshotWith(web(3, knows(isResumed, hour, "2", 4, 1, 2, 2)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72c timed out", snapshotWith(web(3, knows(updated, now.Add(-601*time.Second), "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=False/ProgressDeadlineExceeded"},
+		{"DEP-73 not before its time", snapshotWith(web(3, knows(updated, now.Add(-600*time.Second), "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-73 later progress takes it back", snapshotWith(web(3, knows(timedOut, hour, "2", 4, 1, 2, 2)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-73 without progress it stays", snapshotWith(web(3, knows(timedOut, now, "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=False/ProgressDeadlineExceeded"},
+		{"DEP-75 a finished one does not time out when its pods fail",
+			snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 1, pending: 2}),
+			unavailable + "Progressing=True/NewReplicaSetAvailable"},
+		{"DEP-75 nor when its pods are gone",
+			snapshotWith(web(3, knows(finished, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3}),
+			unavailable + "Progressing=True/NewReplicaSetAvailable"},
+		{"DEP-55 paused", snapshotWith(web(3, pausedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}),
+			available + "Progressing=Unknown/DeploymentPaused"},
 		{"DEP-55 paused from the start", snapshotWith(web(3, pausedNow)), unavailable + "Progressing=Unknown/DeploymentPaused"},
-		{"DEP-55 paused after a timeout", snapshotWith(web(3, pausedNow, knows(timedOut, hour, "2", 4, 1, 3, 3)), half...), available + "Progressing=False/ProgressDeadlineExceeded"},
-		{"DEP-55 resumed", snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), half...), available + "Progressing=Unknown/DeploymentResumed"},
-		{"DEP-55 resumed and complete", snapshotWith(web(3, knows(isPaused, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, full), available + "Progressing=True/NewReplicaSetAvailable"},
-		{"DEP-55 paused without deadline", snapshotWith(web(3, pausedNow, never), rs{image: "v1", size: 3, ready: 3}), strings.TrimSpace(available)},
-		{"DEP-60 scaling does not judge progress", snapshotWith(web(5, knows(updated, hour, "1", 1, 1, 1, 1)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), unavailable + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-60 scaling and a new template in one go: the rollout has begun all the same", snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}, rs{image: "v2"}),
+		{"DEP-55 paused after a timeout", snapshotWith(web(3, pausedNow, knows(timedOut, hour, "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=False/ProgressDeadlineExceeded"},
+		{"DEP-55 resumed", snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), half...),
+			available + "Progressing=Unknown/DeploymentResumed"},
+		{"DEP-55 resumed and complete", snapshotWith(web(3, knows(isPaused, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, full),
+			available + "Progressing=True/NewReplicaSetAvailable"},
+		{"DEP-55 paused without deadline", snapshotWith(web(3, pausedNow, never), rs{image: "v1", size: 3, ready: 3}),
+			strings.TrimSpace(available)},
+		{"DEP-60 scaling does not judge progress",
+			snapshotWith(web(5, knows(updated, hour, "1", 1, 1, 1, 1)),
+				rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}),
+			unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-60 scaling and a new template in one go: the rollout has begun all the same",
+			snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)),
+				rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}, rs{image: "v2"}),
 			unavailable + "Progressing=True/FoundNewReplicaSet"},
-		{"DEP-61 deleting: nothing is judged", snapshotWith(web(3, deletedNow, knows(updated, hour, "1", 4, 1, 3, 3)), half...), available + "Progressing=True/ReplicaSetUpdated"},
-		{"DEP-4.9 an unknown strategy: nothing is judged", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Canary" }, knows(updated, hour, "2", 3, 3, 3, 3)), rs{image: "v1"}, full), available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-61 deleting: nothing is judged", snapshotWith(web(3, deletedNow, knows(updated, hour, "1", 4, 1, 3, 3)), half...),
+			available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-4.9 an unknown strategy: nothing is judged",
+			snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Canary" }, knows(updated, hour, "2", 3, 3, 3, 3)),
+				rs{image: "v1"}, full), available + "Progressing=True/ReplicaSetUpdated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status := reported(t, c.scene, statusAfter(now, c.scene, plan.Outcome{}))
@@ -205,20 +261,37 @@ func TestMessagesAndTimes(t *testing.T) {
 		message             string
 		updated, transition time.Time
 	}{
-		{"DEP-66 unchanged: message and times stay", one(snapshotWith(web(3, knows(isPaused, hour, "1", 3, 3, 3, 3), pausedNow), rs{image: "v1", size: 2, ready: 2}), "Progressing"), "before", hour, hour},
-		{"DEP-66 another reason, the same status: the transition stays", one(snapshotWith(web(3, knows(updated, hour, "1", 4, 3, 4, 4)), rs{image: "v2", size: 3, ready: 3}), "Progressing"),
+		{"DEP-66 unchanged: message and times stay",
+			one(snapshotWith(web(3, knows(isPaused, hour, "1", 3, 3, 3, 3), pausedNow), rs{image: "v1", size: 2, ready: 2}), "Progressing"),
+			"before", hour, hour},
+		{"DEP-66 another reason, the same status: the transition stays",
+			one(snapshotWith(web(3, knows(updated, hour, "1", 4, 3, 4, 4)), rs{image: "v2", size: 3, ready: 3}), "Progressing"),
 			`ReplicaSet "web-v2" has successfully progressed.`, now, hour},
-		{"DEP-66 another status", one(snapshotWith(web(3, knows(updated, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 1}), "Available"), "Deployment does not have minimum availability.", now, now},
-		{"DEP-67 available", one(snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3}), "Available"), "Deployment has minimum availability.", now, now},
-		{"DEP-72b progress renews the time, though the reason is the same", one(snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 2, 2)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"), `ReplicaSet "web-v2" is progressing.`, now, hour},
-		{"DEP-56 resuming restarts the deadline", one(snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"), "Deployment is resumed", now, hour},
+		{"DEP-66 another status",
+			one(snapshotWith(web(3, knows(updated, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 1}), "Available"),
+			"Deployment does not have minimum availability.", now, now},
+		{"DEP-67 available", one(snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3}), "Available"),
+			"Deployment has minimum availability.", now, now},
+		{"DEP-72b progress renews the time, though the reason is the same",
+			one(snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 2, 2)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"),
+			`ReplicaSet "web-v2" is progressing.`, now, hour},
+		{"DEP-56 resuming restarts the deadline",
+			one(snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"),
+			"Deployment is resumed", now, hour},
 		{"DEP-55 pausing", one(snapshotWith(web(3, pausedNow), old), "Progressing"), "Deployment is paused", now, now},
-		{"DEP-69 timed out", one(snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"), `ReplicaSet "web-v2" has timed out progressing.`, now, now},
-		{"DEP-69 no new ReplicaSet: the Deployment is the subject", one(snapshotWith(web(3, recreate, knows(updated, hour, "1", 3, 0, 3, 3)), rs{image: "v1", ready: 1}), "Progressing"), `Deployment "web" is progressing.`, now, hour},
-		{"DEP-69 found, with fresh times", one(snapshotWith(web(3, knows(finished, hour, "1", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"), `Found new replica set "web-v2"`, now, hour},
+		{"DEP-69 timed out",
+			one(snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"),
+			`ReplicaSet "web-v2" has timed out progressing.`, now, now},
+		{"DEP-69 no new ReplicaSet: the Deployment is the subject",
+			one(snapshotWith(web(3, recreate, knows(updated, hour, "1", 3, 0, 3, 3)), rs{image: "v1", ready: 1}), "Progressing"),
+			`Deployment "web" is progressing.`, now, hour},
+		{"DEP-69 found, with fresh times",
+			one(snapshotWith(web(3, knows(finished, hour, "1", 4, 1, 3, 3)), old, rs{image: "v2", size: 1, pending: 1}), "Progressing"),
+			`Found new replica set "web-v2"`, now, hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.got.Message != c.message || !c.got.LastUpdateTime.Time.Equal(c.updated) || !c.got.LastTransitionTime.Time.Equal(c.transition) {
+			if c.got.Message != c.message || !c.got.LastUpdateTime.Time.Equal(c.updated) ||
+				!c.got.LastTransitionTime.Time.Equal(c.transition) {
 				t.Errorf("got %+v", c.got)
 			}
 		})
@@ -260,13 +333,16 @@ func TestReplicaFailure(t *testing.T) {
 	}
 	early, late := plantest.Epoch.Add(time.Minute), plantest.Epoch.Add(time.Hour)
 	t.Run("DEP-68 copied, the new one's first", func(t *testing.T) {
-		got := failure(snapshotWith(web(3), rs{image: "v1", size: 2, edit: fails("old", early)}, rs{image: "v2", size: 1, edit: fails("quota", late)}), plan.Outcome{})
-		if got == nil || got.Message != "quota" || got.Reason != "FailedCreate" || got.Status != "True" || !got.LastUpdateTime.Time.Equal(late) || !got.LastTransitionTime.Time.Equal(late) {
+		got := failure(snapshotWith(web(3), rs{image: "v1", size: 2, edit: fails("old", early)},
+			rs{image: "v2", size: 1, edit: fails("quota", late)}), plan.Outcome{})
+		if got == nil || got.Message != "quota" || got.Reason != "FailedCreate" || got.Status != "True" ||
+			!got.LastUpdateTime.Time.Equal(late) || !got.LastTransitionTime.Time.Equal(late) {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("DEP-68 else the oldest old one's", func(t *testing.T) {
-		got := failure(snapshotWith(web(3), rs{image: "v0", size: 1, edit: fails("oldest", early)}, rs{image: "v1", size: 1, edit: fails("older", early)}, rs{image: "v2", size: 1}), plan.Outcome{})
+		got := failure(snapshotWith(web(3), rs{image: "v0", size: 1, edit: fails("oldest", early)},
+			rs{image: "v1", size: 1, edit: fails("older", early)}, rs{image: "v2", size: 1}), plan.Outcome{})
 		if got == nil || got.Message != "oldest" {
 			t.Errorf("got %+v", got)
 		}
@@ -291,7 +367,8 @@ func TestReplicaFailure(t *testing.T) {
 		}
 	})
 	t.Run("DEP-60 not looked at while paused", func(t *testing.T) {
-		if got := failure(snapshotWith(web(3, pausedNow), rs{image: "v2", size: 3, edit: fails("quota", early)}), plan.Outcome{}); got != nil {
+		if got := failure(snapshotWith(web(3, pausedNow), rs{image: "v2", size: 3, edit: fails("quota", early)}),
+			plan.Outcome{}); got != nil {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -337,13 +414,20 @@ func TestOutcome(t *testing.T) {
 		{"DEP-27 created", snapshotWith(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", plan.Soon().Longest},
 		{"DEP-26 creation failed", snapshotWith(web(3)), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
 		{"DEP-26 creation failed, no deadline", snapshotWith(web(3, never)), denied, strings.TrimSpace(unavailable), plan.Soon().Longest},
-		{"DEP-26 creation failed in a rollback", snapshotWith(web(3, rollbackNote("1"))), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable), plan.Soon().Longest},
+		{"DEP-26 creation failed in a rollback", snapshotWith(web(3, rollbackNote("1"))), denied,
+			unavailable + "Progressing=False/ReplicaSetCreateError", 0},
+		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable),
+			plan.Soon().Longest},
 		{"DEP-25 the plan was stale", snapshotWith(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), plan.Soon().Longest},
-		{"DEP-7 adopted", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), nil, "", 0},
-		{"DEP-7 adoption failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
-		{"DEP-7 release failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}), denied, "", 0},
-		{"DEP-45 scaling failed: the counts are right all the same", snapshotWith(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied, unavailable + "Progressing=True/ReplicaSetUpdated", time.Second},
+		{"DEP-7 adopted", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}),
+			nil, "", 0},
+		{"DEP-7 adoption failed",
+			snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
+		{"DEP-7 release failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}),
+			denied, "", 0},
+		{"DEP-45 scaling failed: the counts are right all the same",
+			snapshotWith(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied,
+			unavailable + "Progressing=True/ReplicaSetUpdated", time.Second},
 		{"DEP-51 rolled back", snapshotWith(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), nil, "", 0},
 		{"DEP-51 rollback failed", snapshotWith(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), denied, "", 0},
 	} {
@@ -387,11 +471,17 @@ func TestRevisionOfDeployment(t *testing.T) {
 		scene snapshot
 		want  []string
 	}{
-		{"DEP-17 follows the new ReplicaSet, through the status", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), []string{"web status: revision=2"}},
-		{"DEP-17 as it will be after upkeep", snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3}, rs{image: "v3"}), []string{"web status: revision=3"}},
-		{"DEP-17 also while paused", snapshotWith(web(3, pausedNow), rs{image: "v2", size: 3, ready: 3}), []string{"web status: revision=1"}},
-		{"DEP-17 also while deleting", snapshotWith(web(3, deletedNow), rs{image: "v2", size: 3, ready: 3}), []string{"web status: revision=1"}},
-		{"DEP-17 without new ReplicaSet it stays", snapshotWith(web(3, pausedNow, note(revisionAnnotation, "4")), rs{image: "v1", size: 3, ready: 3}), []string{"web status:"}},
+		{"DEP-17 follows the new ReplicaSet, through the status",
+			snapshotWith(web(3, knows(updated, now, "1", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}),
+			[]string{"web status: revision=2"}},
+		{"DEP-17 as it will be after upkeep", snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3}, rs{image: "v3"}),
+			[]string{"web status: revision=3"}},
+		{"DEP-17 also while paused", snapshotWith(web(3, pausedNow), rs{image: "v2", size: 3, ready: 3}),
+			[]string{"web status: revision=1"}},
+		{"DEP-17 also while deleting", snapshotWith(web(3, deletedNow), rs{image: "v2", size: 3, ready: 3}),
+			[]string{"web status: revision=1"}},
+		{"DEP-17 without new ReplicaSet it stays",
+			snapshotWith(web(3, pausedNow, note(revisionAnnotation, "4")), rs{image: "v1", size: 3, ready: 3}), []string{"web status:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, lines(statusAfter(now, c.scene, plan.Outcome{}).Steps)); diff != "" {
@@ -462,23 +552,48 @@ func TestDebounce(t *testing.T) {
 		want  time.Duration
 	}{
 		{"newly complete, all agree: at once", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), full), false, 0},
-		{"newly complete, a ReplicaSet's status is behind: debounced", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, plan.Soon().Longest},
-		{"newly complete, old pods terminate: debounced", snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, plan.Soon().Longest},
-		{"mere progress: debounced", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, time.Second},
-		{"a new generation, though something was written: debounced, but not for long", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, plan.Soon().Longest},
-		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, plan.Soon().Longest},
-		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, plan.Soon().Longest},
-		{"no longer Available: at once", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
-		{"Available again: at once", snapshotWith(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
-		{"no longer Available, but the next look follows at once: debounced", snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, time.Second},
-		{"timed out: at once", snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
-		{"timed out, though something was written: at once", snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3), note("team", "shop")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), true, 0},
-		{"paused: at once", snapshotWith(web(3, pausedNow, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
-		{"resumed: at once", snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
-		{"paused and at rest, with a new template: at once", snapshotWith(web(3, pausedNow, knows(isPaused, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}), false, 0},
-		{"at rest, a new generation: at once", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), full), false, 0},
+		{"newly complete, a ReplicaSet's status is behind: debounced",
+			snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false,
+			plan.Soon().Longest},
+		{"newly complete, old pods terminate: debounced",
+			snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, plan.Soon().Longest},
+		{"mere progress: debounced",
+			snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1, ready: 1}), true, time.Second},
+		{"a new generation, though something was written: debounced, but not for long",
+			snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }),
+				rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, plan.Soon().Longest},
+		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}),
+			false, plan.Soon().Longest},
+		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false,
+			plan.Soon().Longest},
+		{"no longer Available: at once",
+			snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
+		{"Available again: at once",
+			snapshotWith(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
+		{"no longer Available, but the next look follows at once: debounced",
+			snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)),
+				rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, time.Second},
+		{"timed out: at once",
+			snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1, pending: 1}), false, 0},
+		{"timed out, though something was written: at once",
+			snapshotWith(web(3, knows(updated, hour, "2", 4, 1, 3, 3), note("team", "shop")), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1, pending: 1}), true, 0},
+		{"paused: at once",
+			snapshotWith(web(3, pausedNow, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1, pending: 1}), false, 0},
+		{"resumed: at once",
+			snapshotWith(web(3, knows(isPaused, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3},
+				rs{image: "v2", size: 1, pending: 1}), false, 0},
+		{"paused and at rest, with a new template: at once",
+			snapshotWith(web(3, pausedNow, knows(isPaused, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}), false, 0},
+		{"at rest, a new generation: at once",
+			snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), full), false, 0},
 		{"deleting, at rest: at once", snapshotWith(web(3, deletedNow, knows(finished, hour, "1", 3, 2, 3, 3)), full), false, 0},
-		{"deleting, pods go: debounced", snapshotWith(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, time.Second},
+		{"deleting, pods go: debounced",
+			snapshotWith(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}),
+			false, time.Second},
 	} {
 		t.Run("DEP-65 "+c.name, func(t *testing.T) {
 			p := rolledOut(now, c.scene)
@@ -539,10 +654,13 @@ func TestDeadlineTimer(t *testing.T) {
 		{"DEP-74 also when something is written", snapshotWith(web(3, knows(updated, at, "2", 4, 1, 2, 2)), half...), 601 * time.Second},
 		{"DEP-74 at the deadline", snapshotWith(web(3, knows(updated, now.Add(-600*time.Second), "2", 4, 1, 3, 3)), half...), time.Second},
 		{"DEP-74 not when timed out", snapshotWith(web(3, knows(timedOut, at, "2", 4, 1, 3, 3)), half...), 0},
-		{"DEP-74 not when complete", snapshotWith(web(3, knows(updated, at, "2", 4, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), 0},
+		{"DEP-74 not when complete",
+			snapshotWith(web(3, knows(updated, at, "2", 4, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), 0},
 		{"DEP-74 not while paused", snapshotWith(web(3, pausedNow, knows(updated, at, "2", 4, 1, 3, 3)), half...), 0},
-		{"DEP-70 not without deadline", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }), half...), 0},
-		{"DEP-74b a finished one with a pod that is not available needs none", snapshotWith(web(3, knows(finished, now.Add(-time.Hour), "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 2, pending: 1}), 0},
+		{"DEP-70 not without deadline", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }), half...),
+			0},
+		{"DEP-74b a finished one with a pod that is not available needs none",
+			snapshotWith(web(3, knows(finished, now.Add(-time.Hour), "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 2, pending: 1}), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := statusAfter(now, c.scene, plan.Outcome{}).Requeue; got != c.want {

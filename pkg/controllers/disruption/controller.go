@@ -57,10 +57,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 				k.pods.Watch(k.enqueuedPod),
 				k.budgets.Watch(informers.None),
 			},
-			Observe:          k.observePod,
-			Owner:            func(s podSnapshot) plan.Object { return s.Pod },
-			Subject:          func(s podSnapshot) types.UID { return s.Pod.UID },
-			SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
+			Observe: k.observePod,
+			Owner:   func(s podSnapshot) plan.Object { return s.Pod },
+			Subject: func(s podSnapshot) types.UID { return s.Pod.UID },
+			// the version is a precondition of the only write, so that nothing need be read before it
+			SkipVerification: true,
 			Plan:             reconcile.PlanOnly(planPod),
 		}),
 	), nil
@@ -76,7 +77,8 @@ func newCaches(f *informers.Factory) (*caches, error) {
 		},
 	})
 	workloads, err3 := scale.NewCaches(f, "spec.replicas", "spec.template.metadata.labels")
-	return &caches{budgets: budgets, pods: pods, workloads: workloads, large: largeBudget}, errors.Join(err1, err2, err3)
+	return &caches{budgets: budgets, pods: pods, workloads: workloads, large: largeBudget},
+		errors.Join(err1, err2, err3)
 }
 
 // watches are those of the queue of budgets.

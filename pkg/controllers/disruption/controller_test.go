@@ -80,7 +80,8 @@ func TestEnqueuedByPod(t *testing.T) {
 
 // DIS-52: the size of a workload enqueues the budgets that depend on it.
 func TestDIS52EnqueuedByWorkload(t *testing.T) {
-	b := newBench(t, web(), web(called("share"), minAvailable("50%")), web(called("integer"), minAvailable("1")), web(called("x"), selecting("app=x")))
+	b := newBench(t, web(), web(called("share"), minAvailable("50%")), web(called("integer"), minAvailable("1")),
+		web(called("x"), selecting("app=x")))
 	d := plantest.Deployment("web", 3)
 	sized := func(n int32) *appsv1.ReplicaSet { return set("web-a", n) }
 	other := plantest.Deployment("web", 3)
@@ -250,7 +251,8 @@ func TestDIS25LiveReadsAreBounded(t *testing.T) {
 		p := reportStatus(r.Now, o.Snapshot, plan.Outcome{})
 		doubtful := slices.Sorted(maps.Keys(o.Snapshot.Doubtful))
 		if err != nil || read.n != wantLists || p.Requeue != wantAgain || !slices.Equal(doubtful, wantDoubtful) {
-			t.Errorf("after %v: %v, %d lists, again after %v; want %v, %d, %v", at, doubtful, read.n, p.Requeue, wantDoubtful, wantLists, wantAgain)
+			t.Errorf("after %v: %v, %d lists, again after %v; want %v, %d, %v", at, doubtful, read.n, p.Requeue, wantDoubtful, wantLists,
+				wantAgain)
 		}
 		r.Memory = remembered(o)
 	}
@@ -280,7 +282,8 @@ func TestLive(t *testing.T) {
 	b := newBench(t, web())
 	b.put(t, objects(podsOf(three, 3))...)
 	l := b.live(b.observed(t))
-	if len(l) != 1 || l[0].Kind != b.pods.Kind() || l[0].Namespace != "shop" || l[0].Selector.String() != "app=web" || len(l[0].Cached) != 3 {
+	if len(l) != 1 || l[0].Kind != b.pods.Kind() || l[0].Namespace != "shop" || l[0].Selector.String() != "app=web" ||
+		len(l[0].Cached) != 3 {
 		t.Errorf("%+v", l)
 	}
 	for _, selector := range []string{"none", "? bad"} {
@@ -313,7 +316,8 @@ func TestDIS26gHowItWrites(t *testing.T) {
 	b := newBench(t, web(), three)
 	b.put(t, objects(podsOf(three, 3))...)
 	p := reportStatus(now, b.observed(t), plan.Outcome{})
-	if c := p.Steps[0].(plan.Change); c.Old.GetResourceVersion() != "1" || c.New.GetResourceVersion() != "1" || c.Subresource != plan.Status {
+	if c := p.Steps[0].(plan.Change); c.Old.GetResourceVersion() != "1" || c.New.GetResourceVersion() != "1" ||
+		c.Subresource != plan.Status {
 		t.Errorf("%+v", c)
 	}
 }

@@ -28,7 +28,8 @@ func TestDiaries(t *testing.T) {
 		"DIS-47_overlapping_budgets":       tellOverlap,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &diary{t: t, now: now, memories: map[plan.Key]*memory{}, pods: map[plan.Key]*podMemory{}, changes: map[plan.Key][]reconcile.Change{}}
+			d := &diary{t: t, now: now, memories: map[plan.Key]*memory{}, pods: map[plan.Key]*podMemory{},
+				changes: map[plan.Key][]reconcile.Change{}}
 			d.bench = newBench(t)
 			d.large = 1
 			story(d)
@@ -84,7 +85,8 @@ func (d *diary) reconcileBudget(key plan.Key) {
 		}
 	}
 	if after := written(report); after != nil {
-		text := fmt.Sprintf("allowed=%d healthy=%d desired=%d expected=%d %s", after.DisruptionsAllowed, after.CurrentHealthy, after.DesiredHealthy,
+		text := fmt.Sprintf("allowed=%d healthy=%d desired=%d expected=%d %s", after.DisruptionsAllowed, after.CurrentHealthy,
+			after.DesiredHealthy,
 			after.ExpectedPods, condition(*after))
 		if len(after.DisruptedPods) > 0 {
 			text += fmt.Sprintf(" disrupted=%v", slices.Sorted(maps.Keys(after.DisruptedPods)))

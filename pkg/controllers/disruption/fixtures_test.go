@@ -41,7 +41,8 @@ type (
 func web(edits ...budgetEdit) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: "web", UID: "uid-web-budget", ResourceVersion: "1", Generation: 2},
+		ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: "web", UID: "uid-web-budget", ResourceVersion: "1",
+			Generation: 2},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
@@ -125,7 +126,8 @@ func labeled(app string) podEdit {
 // ownedBy makes an object of any kind the controller. Its uid is "uid-" and its name.
 func ownedBy(apiVersion, kind, name string) podEdit {
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-" + name), Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-" + name),
+			Controller: new(true)}}
 	}
 }
 

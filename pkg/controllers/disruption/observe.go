@@ -79,7 +79,8 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 		s.Counts = pods.Counts
 		after.Doubts = k.doubt(ctx, r, &s, before.Doubts)
 		if needsScale(&b.Spec) {
-			of := scaling{caches: k, request: r, namespace: b.Namespace, memory: before.Scales, read: map[types.UID]liveScale{}}
+			of := scaling{caches: k, request: r, namespace: b.Namespace, memory: before.Scales,
+				read: map[types.UID]liveScale{}}
 			s.Scale = of.observe(ctx, pods)
 			after.Scales = of.read
 		}
@@ -101,7 +102,8 @@ func remember(_ time.Time, s snapshot, reported notes, seen *memory, _, _ plan.O
 
 // selectPods counts the pods of the budget. Of a large one only those are looked at that have changed, and those that
 // the status names as disrupted: what is counted of a pod must not be older than what is seen of it.
-func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.Change) (after *selection, large bool, err error) {
+func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.Change) (after *selection, large bool,
+	err error) {
 	b := s.Budget
 	s.Disrupted = map[string]*corev1.Pod{}
 	identity := fmt.Sprint(b.UID, " ", b.Generation)
@@ -200,7 +202,8 @@ func (before *doubts) next(now time.Time) *doubts {
 
 // alive returns which pods the server shows, and not that they are being deleted, of some pods of a budget: none if
 // it does not answer. However many they are, that is one request.
-func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pods map[string]*corev1.Pod) map[types.UID]bool {
+func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget,
+	pods map[string]*corev1.Pod) map[types.UID]bool {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
 		return nil
@@ -270,7 +273,8 @@ func (k *caches) enqueuedByPod(before, after plan.Object) (keys []plan.Key) {
 
 // countAlike reports whether two versions of a pod are the same to all budgets (DIS-48).
 func countAlike(a, b *corev1.Pod) bool {
-	return a.UID == b.UID && podutil.Ready(a) == podutil.Ready(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+	return a.UID == b.UID && podutil.Ready(a) == podutil.Ready(b) &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		controllerOf(a) == controllerOf(b) && maps.Equal(a.Labels, b.Labels)
 }
 

@@ -19,7 +19,8 @@ type podMemory struct {
 }
 
 // observePod finds a pod and, if several budgets select it, their names.
-func (k *caches) observePod(_ context.Context, r reconcile.Request[podMemory]) (reconcile.Observation[podSnapshot, podMemory], error) {
+func (k *caches) observePod(_ context.Context,
+	r reconcile.Request[podMemory]) (reconcile.Observation[podSnapshot, podMemory], error) {
 	s := podSnapshot{Pod: k.pods.Get(r.Key.Namespace, r.Key.Name)}
 	if s.Pod == nil {
 		return reconcile.Observation[podSnapshot, podMemory]{}, nil

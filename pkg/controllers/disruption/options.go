@@ -13,7 +13,8 @@ type Options struct {
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.Workers, "concurrent-disruption-syncs", o.Workers, "PodDisruptionBudgets that are reconciled at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-disruption-syncs", o.Workers,
+		"PodDisruptionBudgets that are reconciled at the same time.")
 }
 
 // Validate implements manager.Flags.

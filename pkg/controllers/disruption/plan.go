@@ -129,7 +129,8 @@ func impliedNotes(b *policyv1.PodDisruptionBudget) (n notes) {
 // planEvents says what has changed and is not in the status. What is said by now is to be remembered.
 func planEvents(_ time.Time, s snapshot) (n notes, p plan.Plan) {
 	say := func(kind, reason, message string) {
-		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Budget, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
+		p.Steps = append(p.Steps,
+			plan.RecordEvent{Object: s.Budget, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
 	}
 	n = noted(s)
 	switch {
@@ -137,15 +138,18 @@ func planEvents(_ time.Time, s snapshot) (n notes, p plan.Plan) {
 	case s.SelectorError != "":
 		say(corev1.EventTypeWarning, "NoPods", "Failed to get pods: "+n.Failure)
 	default:
-		say(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: "+n.Failure)
+		say(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
+			"Failed to calculate the number of expected pods: "+n.Failure)
 	}
 	if n.NoPods && !s.Reported.NoPods {
 		say(corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
 	if n.Unmanaged && !s.Reported.Unmanaged {
-		say(corev1.EventTypeWarning, "UnmanagedPods", fmt.Sprintf("The selector %q matches unmanaged pods: no controller says how many "+
-			"of them there should be, so the status of the budget cannot be calculated correctly. Set .spec.minAvailable to an integer.",
-			metav1.FormatLabelSelector(s.Budget.Spec.Selector)))
+		say(corev1.EventTypeWarning, "UnmanagedPods",
+			fmt.Sprintf("The selector %q matches unmanaged pods: no controller says how many "+
+				"of them there should be, so the status of the budget cannot be calculated correctly. Set "+
+				".spec.minAvailable to an integer.",
+				metav1.FormatLabelSelector(s.Budget.Spec.Selector)))
 	}
 	return n, p
 }

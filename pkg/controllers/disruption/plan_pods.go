@@ -27,7 +27,9 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Reported) {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
 			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets",
-			Message: fmt.Sprintf("Pod %q/%q matches multiple PodDisruptionBudgets %q. Overlapping PDBs are unsupported for eviction.", s.Pod.Namespace, s.Pod.Name, s.Budgets),
+			Message: fmt.Sprintf(
+				"Pod %q/%q matches multiple PodDisruptionBudgets %q. Overlapping PDBs are unsupported for eviction.",
+				s.Pod.Namespace, s.Pod.Name, s.Budgets),
 		}})
 	}
 	at := staleDisruption(s.Pod)
@@ -40,8 +42,10 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	}
 	after := s.Pod.DeepCopy()
 	after.Status.Conditions[at] = corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now), LastProbeTime: after.Status.Conditions[at].LastProbeTime,
-		ObservedGeneration: s.Pod.Generation, // without a reason and a message, which said why the pod was to be disrupted (DIS-35)
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+		LastProbeTime: after.Status.Conditions[at].LastProbeTime,
+		// without a reason and a message, which said why the pod was to be disrupted (DIS-35)
+		ObservedGeneration: s.Pod.Generation,
 	}
 	p.Steps = append(p.Steps, plan.Change{
 		Old: s.Pod, New: after, Subresource: plan.Status, CheckVersion: true, Why: "the pod was not disrupted",
@@ -57,6 +61,7 @@ func staleDisruption(p *corev1.Pod) int {
 		return -1
 	}
 	return slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+			c.Reason != corev1.PodReasonTerminationByKubelet
 	})
 }

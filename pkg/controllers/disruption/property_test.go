@@ -22,10 +22,12 @@ import (
 
 var (
 	drawLimit = rapid.SampledFrom([]budgetEdit{
-		minAvailable("0"), minAvailable("2"), minAvailable("50%"), minAvailable(""), maxUnavailable("0"), maxUnavailable("1"), maxUnavailable("34%"),
+		minAvailable("0"), minAvailable("2"), minAvailable("50%"), minAvailable(""), maxUnavailable("0"), maxUnavailable("1"),
+		maxUnavailable("34%"),
 	})
 	drawSelector = rapid.SampledFrom([]budgetEdit{
-		selecting("app=web"), selecting("app in (web,x)"), selecting("all"), selecting("app notin (x)"), selecting("none"), selecting("? bad"),
+		selecting("app=web"), selecting("app in (web,x)"), selecting("all"), selecting("app notin (x)"), selecting("none"),
+		selecting("? bad"),
 	})
 )
 
@@ -191,7 +193,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		s := crowded(t).observed(t)
 		restored := plantest.Restored(t, s)
 		a, b := reportStatus(now, s, plan.Outcome{}), reportStatus(now, restored, plan.Outcome{})
-		if a.Why != b.Why || a.Requeue != b.Requeue || !cmp.Equal(written(a), written(b)) || events(planned(now, s)) != events(planned(now, restored)) {
+		if a.Why != b.Why || a.Requeue != b.Requeue || !cmp.Equal(written(a), written(b)) ||
+			events(planned(now, s)) != events(planned(now, restored)) {
 			t.Errorf("%s, and %s after it was stored", a.Why, b.Why)
 		}
 	})
@@ -220,7 +223,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			disruptedSince(time.Hour, "x")(pod)
 			projected := kept.ProjectPod(pod)
 			thin.put(t, projected)
-			if a, b := planPod(now, podSnapshot{Pod: pod}), planPod(now, podSnapshot{Pod: projected}); a.Why != b.Why || a.Empty() != b.Empty() {
+			if a, b := planPod(now, podSnapshot{Pod: pod}), planPod(now, podSnapshot{Pod: projected}); a.Why != b.Why ||
+				a.Empty() != b.Empty() {
 				t.Errorf("%q, %q", a.Why, b.Why)
 			}
 		}

@@ -45,8 +45,10 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 		after.CurrentHealthy, after.ExpectedPods, after.DesiredHealthy, after.DisruptionsAllowed)
 	var events []plan.Step
 	for _, p := range d.Overdue {
-		events = append(events, plan.RecordEvent{Object: p, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "NotDeleted",
-			Message: fmt.Sprintf("Pod was expected by PDB %s/%s to be deleted but it wasn't", s.Budget.Namespace, s.Budget.Name)}})
+		events = append(events,
+			plan.RecordEvent{Object: p, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "NotDeleted",
+				Message: fmt.Sprintf("Pod was expected by PDB %s/%s to be deleted but it wasn't", s.Budget.Namespace,
+					s.Budget.Name)}})
 	}
 	p := write(s, after, events)
 	if !p.Empty() && s.WriteError != "" && s.Budget.Status.DisruptionsAllowed > 0 {
@@ -71,7 +73,8 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 // ready on whether enough pods are healthy (DIS-31).
 func urgent(b *policyv1.PodDisruptionBudget, after policyv1.PodDisruptionBudgetStatus) bool {
 	before := b.Status
-	return before.ObservedGeneration != after.ObservedGeneration || after.DisruptionsAllowed < before.DisruptionsAllowed ||
+	return before.ObservedGeneration != after.ObservedGeneration ||
+		after.DisruptionsAllowed < before.DisruptionsAllowed ||
 		before.DisruptionsAllowed <= 0 && after.DisruptionsAllowed > 0 ||
 		before.CurrentHealthy >= before.DesiredHealthy && after.CurrentHealthy < after.DesiredHealthy
 }
@@ -83,7 +86,8 @@ func write(s snapshot, after policyv1.PodDisruptionBudgetStatus, events []plan.S
 	}
 	b := *s.Budget
 	b.Status = after
-	p.Steps = append(events, plan.Change{Old: s.Budget, New: &b, Subresource: plan.Status, Why: "the status has changed"})
+	p.Steps = append(events,
+		plan.Change{Old: s.Budget, New: &b, Subresource: plan.Status, Why: "the status has changed"})
 	return p
 }
 
@@ -115,13 +119,15 @@ func failSafe(now time.Time, b *policyv1.PodDisruptionBudget, why string) policy
 	if len(why) > longestMessage {
 		why = strings.ToValidUTF8(why[:longestMessage], "")
 	}
-	setCondition(now, &after, metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: why})
+	setCondition(now, &after,
+		metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: why})
 	return after
 }
 
 // setCondition sets the one condition of a budget, which is about the generation that was observed.
 func setCondition(now time.Time, s *policyv1.PodDisruptionBudgetStatus, c metav1.Condition) {
-	c.Type, c.ObservedGeneration, c.LastTransitionTime = policyv1.DisruptionAllowedCondition, s.ObservedGeneration, metav1.NewTime(now)
+	c.Type, c.ObservedGeneration, c.LastTransitionTime = policyv1.DisruptionAllowedCondition, s.ObservedGeneration,
+		metav1.NewTime(now)
 	meta.SetStatusCondition(&s.Conditions, c)
 }
 

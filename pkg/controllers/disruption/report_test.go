@@ -50,15 +50,18 @@ func TestStatus(t *testing.T) {
 		{"DIS-17 a share is rounded up", web(maxUnavailable("34%")), []*appsv1.ReplicaSet{three}, ready, "2 3 1 3"},
 		{"DIS-17 none may be unavailable, of pods whose owner has no scale", web(maxUnavailable("0")), nil,
 			podsOf(three, 3, ownedBy("apps/v1", "DaemonSet", "d")), "0 3 3 3"},
-		{"DIS-17 nor any share of them", web(maxUnavailable("0%")), nil, podsOf(three, 3, ownedBy("example.com/v1", "Widget", "w")), "0 3 3 3"},
+		{"DIS-17 nor any share of them", web(maxUnavailable("0%")), nil, podsOf(three, 3, ownedBy("example.com/v1", "Widget", "w")),
+			"0 3 3 3"},
 		{"DIS-18a an integer counts pods, not what is asked for", web(minAvailable("2")), nil, ready[:2], "0 2 2 2"},
 		{"DIS-18a an integer may be more than there are", web(minAvailable("9")), nil, ready, "0 3 9 3"},
 		{"DIS-18a, DIS-50 pods that have ended are expected", web(minAvailable("1")), nil,
 			append(podsOf(set("web-b", 1), 1, unready, plantest.Phase(corev1.PodSucceeded)), ready...), "2 3 1 4"},
 		{"DIS-18b a share is rounded up", web(minAvailable("34%")), []*appsv1.ReplicaSet{three}, ready, "1 3 2 3"},
 		{"DIS-18c neither", web(minAvailable("")), nil, ready, "0 3 0 0"},
-		{"DIS-10, DIS-22 pods that are being deleted are not healthy", web(minAvailable("1")), nil, podsOf(three, 3, terminating), "0 0 1 3"},
-		{"DIS-22 the phase of a ready pod does not matter", web(minAvailable("1")), nil, podsOf(three, 3, plantest.Phase(corev1.PodFailed)), "2 3 1 3"},
+		{"DIS-10, DIS-22 pods that are being deleted are not healthy", web(minAvailable("1")), nil, podsOf(three, 3, terminating),
+			"0 0 1 3"},
+		{"DIS-22 the phase of a ready pod does not matter", web(minAvailable("1")), nil, podsOf(three, 3, plantest.Phase(corev1.PodFailed)),
+			"2 3 1 3"},
 		{"DIS-22 pods that are not ready", web(minAvailable("1")), nil, podsOf(three, 3, unready), "0 0 1 3"},
 		{"DIS-6 no selector", web(selecting("none")), []*appsv1.ReplicaSet{three}, ready, "0 0 0 0"},
 		{"DIS-6 the empty selector", web(selecting("all")), []*appsv1.ReplicaSet{three}, podsOf(three, 3, labeled("other")), "1 3 2 3"},
@@ -116,7 +119,8 @@ func TestDisruptedPods(t *testing.T) {
 			b.put(t, objects(c.pods)...)
 			p := reportStatus(now, b.observed(t), plan.Outcome{})
 			after := written(p)
-			if after == nil || len(after.DisruptedPods) != c.kept || after.CurrentHealthy != c.healthy || p.Requeue != c.requeue || events(p) != c.event {
+			if after == nil || len(after.DisruptedPods) != c.kept || after.CurrentHealthy != c.healthy || p.Requeue != c.requeue ||
+				events(p) != c.event {
 				t.Errorf("%+v, requeued after %v, %q", after, p.Requeue, events(p))
 			}
 			if after != nil && c.kept == 0 && after.DisruptedPods != nil {
@@ -149,13 +153,15 @@ func TestCondition(t *testing.T) {
 		t.Errorf("DIS-26h the same is written again: %+v", st)
 	}
 	b.put(t, podsOf(three, 1, unready)[0])
-	if st := step(time.Minute); condition(*st) != "False InsufficientPods" || !st.Conditions[0].LastTransitionTime.Equal(new(metav1.NewTime(now.Add(time.Minute)))) {
+	if st := step(time.Minute); condition(*st) != "False InsufficientPods" ||
+		!st.Conditions[0].LastTransitionTime.Equal(new(metav1.NewTime(now.Add(time.Minute)))) {
 		t.Errorf("%+v", st.Conditions)
 	}
 	other := b.observed(t).Budget.DeepCopy()
 	other.Status.Conditions = append(other.Status.Conditions, metav1.Condition{Type: "Other"})
 	b.put(t, other, podsOf(three, 3, unready)[1])
-	if st := step(time.Hour); len(st.Conditions) != 2 || !st.Conditions[0].LastTransitionTime.Equal(new(metav1.NewTime(now.Add(time.Minute)))) {
+	if st := step(time.Hour); len(st.Conditions) != 2 ||
+		!st.Conditions[0].LastTransitionTime.Equal(new(metav1.NewTime(now.Add(time.Minute)))) {
 		t.Errorf("other conditions are kept, and the time when nothing else changes: %+v", st.Conditions)
 	}
 }
@@ -172,12 +178,14 @@ func TestDIS27FailSafe(t *testing.T) {
 		{"DIS-11 a selector that no server accepts", `"Perhaps" is not a valid label selector operator`,
 			[]budgetEdit{selecting("? perhaps")}, nil, "NoPods Failed to get pods: "},
 		{"DIS-20g an unknown kind", `no matches for kind "Gadget" in version "x.example.com/v1"`, nil,
-			podsOf(three, 1, ownedBy("x.example.com/v1", "Gadget", "g")), "CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: no matches"},
+			podsOf(three, 1, ownedBy("x.example.com/v1", "Gadget", "g")),
+			"CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: no matches"},
 		{"DIS-20h a kind without a scale", "daemonsets.apps does not implement the scale subresource", nil,
 			podsOf(three, 1, ownedBy("apps/v1", "DaemonSet", "d")), "CalculateExpectedPodCountFailed "},
 		{"DIS-20i an owner that is gone", `found no controllers for pod "web-a-0"`, nil,
 			podsOf(three, 3, ownedBy("example.com/v1", "Widget", "w")), "CalculateExpectedPodCountFailed "},
-		{"a share that is none", "invalid value for IntOrString", []budgetEdit{maxUnavailable("many")}, podsOf(three, 3, bare), "CalculateExpectedPodCountFailed "},
+		{"a share that is none", "invalid value for IntOrString", []budgetEdit{maxUnavailable("many")}, podsOf(three, 3, bare),
+			"CalculateExpectedPodCountFailed "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			edits := append([]budgetEdit{status(1, 3, 2, 3), disruptedAgo("gone", time.Second)}, c.budget...)
@@ -190,7 +198,8 @@ func TestDIS27FailSafe(t *testing.T) {
 			if after == nil {
 				t.Fatal("nothing is written")
 			}
-			if numbers(*after) != "0 3 2 3" || after.ObservedGeneration != 1 || after.Conditions[0].ObservedGeneration != 1 || len(after.DisruptedPods) != 1 {
+			if numbers(*after) != "0 3 2 3" || after.ObservedGeneration != 1 || after.Conditions[0].ObservedGeneration != 1 ||
+				len(after.DisruptedPods) != 1 {
 				t.Errorf("%+v", after)
 			}
 			if got := condition(*after); !strings.HasPrefix(got, "False SyncFailed ") || !strings.Contains(got, c.want) {
@@ -342,7 +351,8 @@ func TestStaleDisruption(t *testing.T) {
 		{"DIS-33 being deleted", []podEdit{disruptedSince(time.Hour, eviction), terminating}, false, 0},
 		{"DIS-33 by the kubelet", []podEdit{disruptedSince(time.Hour, "TerminationByKubelet")}, false, 0},
 		{"DIS-33 a pod that has ended", []podEdit{disruptedSince(time.Hour, eviction), plantest.Phase(corev1.PodFailed)}, false, 0},
-		{"DIS-33 no longer true", []podEdit{disruptedSince(time.Hour, eviction), func(p *corev1.Pod) { p.Status.Conditions[1].Status = "False" }}, false, 0},
+		{"DIS-33 no longer true",
+			[]podEdit{disruptedSince(time.Hour, eviction), func(p *corev1.Pod) { p.Status.Conditions[1].Status = "False" }}, false, 0},
 		{"nothing was said", nil, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -397,7 +407,8 @@ func TestOverlappingBudgets(t *testing.T) {
 // DIS-19: owners count once, whatever they are.
 func TestScales(t *testing.T) {
 	deployment := plantest.Deployment("web", 5)
-	sets := []*appsv1.ReplicaSet{set("web-a", 3, plantest.OwnedBy(deployment)), set("web-b", 2, plantest.OwnedBy(deployment)), set("web-c", 7)}
+	sets := []*appsv1.ReplicaSet{set("web-a", 3, plantest.OwnedBy(deployment)), set("web-b", 2, plantest.OwnedBy(deployment)),
+		set("web-c", 7)}
 	stateful := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s", UID: "uid-s"}}
 	stateful.Spec.Replicas = new(int32(11))
 	rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rc", UID: "uid-rc"}}
@@ -410,7 +421,8 @@ func TestScales(t *testing.T) {
 		"rc":    podsOf(sets[2], 1, named("rc"), ownedBy("v1", "ReplicationController", "rc"))[0],
 		"w":     podsOf(sets[2], 1, named("w"), ownedBy("apps/v1", "ReplicaSet", "w"))[0],
 		"alien": podsOf(sets[2], 1, named("alien"), ownedBy("apps.example.com/v1", "StatefulSet", "s"))[0],
-		"other": podsOf(sets[2], 1, named("other"), ownedBy("apps/v1", "StatefulSet", "s"), func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" })[0],
+		"other": podsOf(sets[2], 1, named("other"), ownedBy("apps/v1", "StatefulSet", "s"),
+			func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" })[0],
 	}
 	for _, c := range []struct {
 		name, pods string
@@ -423,7 +435,8 @@ func TestScales(t *testing.T) {
 		{"DIS-20d a StatefulSet", "s", 11, ""},
 		{"DIS-20e what is not in the caches is read live", "w", 17, ""},
 		{"DIS-19 all of them", "a b c rc s w", 53, ""},
-		{"DIS-20d a kind of the same name in another group", "alien", 0, `no matches for kind "StatefulSet" in version "apps.example.com/v1"`},
+		{"DIS-20d a kind of the same name in another group", "alien", 0,
+			`no matches for kind "StatefulSet" in version "apps.example.com/v1"`},
 		{"DIS-20i an owner of the same name with another uid", "c other", 7, `found no controllers for pod "other"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

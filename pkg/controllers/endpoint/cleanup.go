@@ -62,7 +62,8 @@ func (c *cleanup) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			logger.Info("Could not delete all Endpoints of the controller that is switched off, tries again", "err", err.Error())
+			logger.Info("Could not delete all Endpoints of the controller that is switched off, tries again", "err",
+				err.Error())
 		}
 	}
 	<-ctx.Done()
@@ -74,7 +75,8 @@ func (c *cleanup) Run(ctx context.Context) error {
 func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, err error) {
 	endpoints := client.MappingFor[*corev1.Endpoints]()
 	listed := &metav1.PartialObjectMetadataList{}
-	if err := c.client.List(ctx, endpoints, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy}, listed); err != nil {
+	if err := c.client.List(ctx, endpoints, metav1.NamespaceAll,
+		metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy}, listed); err != nil {
 		return 0, false, fmt.Errorf("list Endpoints: %w", err)
 	}
 	all := endpointsToDelete(listed.Items)

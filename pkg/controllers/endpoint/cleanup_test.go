@@ -24,7 +24,8 @@ import (
 
 // ofOurs are Endpoints with our label.
 func ofOurs(name string) *corev1.Endpoints {
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{managedByLabel: managedBy}}}
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+		Labels: map[string]string{managedByLabel: managedBy}}}
 }
 
 // A row is a sentence: of Endpoints like these, those go when the controller is switched off.
@@ -132,7 +133,8 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 			[]string{"shop/a after 20ms", "shop/b after 40ms", "shop/c after 60ms"}, []string{"200", "200", "200"}},
 		{"what was changed meanwhile is deleted in the next round", changed,
 			[]string{"shop/b after 40ms", "shop/c after 60ms", "shop/a after 1.08s"}, []string{"409", "200", "200", "200"}},
-		{"a failure does not keep it from the others", func(*clienttest.Server) error { return apierrors.NewInternalError(errors.New("no")) },
+		{"a failure does not keep it from the others",
+			func(*clienttest.Server) error { return apierrors.NewInternalError(errors.New("no")) },
 			[]string{"shop/b after 40ms", "shop/c after 60ms", "shop/a after 1.08s"}, []string{"500", "200", "200", "200"}},
 		{"what is gone is no failure", func(s *clienttest.Server) error {
 			mapping := client.MappingFor[*corev1.Endpoints]()
@@ -191,7 +193,8 @@ func TestCleanUpNeedsTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, complete, err := runner.(*cleanup).deleteAll(t.Context()); n != 0 || complete || !errors.Is(err, client.ErrNotLeading) || len(s.Writes()) > 0 {
+	if n, complete, err := runner.(*cleanup).deleteAll(t.Context()); n != 0 || complete || !errors.Is(err, client.ErrNotLeading) ||
+		len(s.Writes()) > 0 {
 		t.Error(n, complete, err, s.Log())
 	}
 }

@@ -49,7 +49,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Explained: []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
-			services.Watch(informers.Itself, informers.WithResync, informers.WithChanges), // a resync has all pods looked at
+			// a resync has all pods looked at
+			services.Watch(informers.Itself, informers.WithResync, informers.WithChanges),
 			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod), informers.WithNews),
 			stored.Watch(enqueuedByEndpoints, informers.Ignoring(foreign)),
 		},

@@ -38,9 +38,10 @@ type memory struct {
 	// Times are when the service was created and the readiness of its pods has last changed, as writes have
 	// shown.
 	Times   *endpoints.Times
-	Service string           // the uid and version of the service when its pods were found
-	Found   found            // nil: all pods must be looked at
-	Untold  *endpoints.Times // the Times before, which still hold if the write fails; nil for none, and in what was committed
+	Service string // the uid and version of the service when its pods were found
+	Found   found  // nil: all pods must be looked at
+	// the Times before, which still hold if the write fails; nil for none, and in what was committed
+	Untold *endpoints.Times
 }
 
 // observation is what observe returns.
@@ -49,7 +50,8 @@ type observation = reconcile.Observation[snapshot, memory]
 // observe finds the service, its pods and its Endpoints.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{
-		Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
+		Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name),
+		Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
 	}
 	switch {
 	case s.Service == nil && s.Endpoints == nil:

@@ -18,7 +18,8 @@ type Options struct {
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.Workers, "concurrent-endpoint-syncs", o.Workers, "Services whose Endpoints are reconciled at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-endpoint-syncs", o.Workers,
+		"Services whose Endpoints are reconciled at the same time.")
 	fs.DurationVar(&o.BatchPeriod, "endpoint-updates-batch-period", o.BatchPeriod,
 		"How long a change of a pod waits for further ones before the Endpoints are written. "+
 			"A change of the Service does not wait.")

@@ -32,7 +32,8 @@ type snapshot struct {
 	Endpoints *corev1.Endpoints // nil: there are none
 	Pods      []*corev1.Pod     // at least those that the service selects, but for pods that Others stand for
 	Others    found             // what was found of pods that have not changed since
-	Trigger   time.Time         // when the first change that no write has reported took place (EP-31); zero if there is none
+	// when the first change that no write has reported took place (EP-31); zero if there is none
+	Trigger time.Time
 }
 
 // planEndpoints decides what the service's Endpoints must be (EP-8..36). It also returns what it has found of the pods.
@@ -94,7 +95,8 @@ func endpointsToDelete(listed []metav1.PartialObjectMetadata) (all []plan.Object
 	for i := range listed {
 		if o := &listed[i]; o.Labels[managedByLabel] == managedBy && o.DeletionTimestamp == nil && !isLeaderRecord(o) {
 			one := &metav1.PartialObjectMetadata{ObjectMeta: o.ObjectMeta}
-			one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Endpoints")) // as an item of a list it does not say
+			// as an item of a list it does not say
+			one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Endpoints"))
 			all = append(all, one)
 		}
 	}
@@ -188,10 +190,12 @@ func difference(before, after *corev1.Endpoints) string {
 // events are those of EP-38, and one for the write that begins to leave addresses out.
 func events(s snapshot, w wanted, failed, verb string) (e plan.Events) {
 	name := s.Key.Namespace + "/" + s.Key.Name
-	e.Failed = plan.Event{Type: corev1.EventTypeWarning, Reason: failed, Message: "Failed to " + verb + " " + name + ": {error}"}
+	e.Failed = plan.Event{Type: corev1.EventTypeWarning, Reason: failed,
+		Message: "Failed to " + verb + " " + name + ": {error}"}
 	if known := s.Endpoints != nil && s.Endpoints.Annotations[overCapacity] != ""; w.kept < w.all && !known {
 		e.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: "TruncatedEndpoints", Message: fmt.Sprintf(
-			"Endpoints hold %d of %d addresses: no more than %d fit. EndpointSlices have them all.", w.kept, w.all, capacity)}
+			"Endpoints hold %d of %d addresses: no more than %d fit. EndpointSlices have them all.", w.kept, w.all,
+			capacity)}
 	}
 	return e
 }

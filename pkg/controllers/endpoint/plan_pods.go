@@ -33,7 +33,8 @@ func findAddresses(s snapshot) found {
 			ports = now
 		}
 		if len(ports) > 0 {
-			fresh = append(fresh, &endpoints.Entry{Address: addressOf(s.Service, p, ip), Ready: readyFor(s.Service, p), Ports: ports})
+			fresh = append(fresh,
+				&endpoints.Entry{Address: addressOf(s.Service, p, ip), Ready: readyFor(s.Service, p), Ports: ports})
 		}
 	}
 	slices.SortStableFunc(fresh, endpoints.CompareEntries)
@@ -123,7 +124,8 @@ func portsFor(service *corev1.Service, p *corev1.Pod) []endpoints.Port {
 	if len(service.Spec.Ports) == 0 && service.Spec.ClusterIP == corev1.ClusterIPNone {
 		return []endpoints.Port{{}}
 	}
-	ports, numbers := make([]endpoints.Port, 0, len(service.Spec.Ports)), endpoints.NumbersOf(p, len(service.Spec.Ports))
+	ports, numbers := make([]endpoints.Port, 0, len(service.Spec.Ports)),
+		endpoints.NumbersOf(p, len(service.Spec.Ports))
 	for i := range service.Spec.Ports {
 		sp := &service.Spec.Ports[i]
 		if number := numbers.Of(sp); number != 0 {

@@ -22,8 +22,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// TestWithMemoryItPlansTheSame changes pods and the service at random, lets writes fail, and compares each plan with the one of a controller
-// that looks at all pods each time.
+// TestWithMemoryItPlansTheSame changes pods and the service at random, lets writes fail, and compares each plan with the one of a
+// controller that looks at all pods each time.
 func TestWithMemoryItPlansTheSame(t *testing.T) {
 	passedOver := 0
 	check := func(t *rapid.T) {
@@ -202,7 +202,8 @@ func TestLargeServiceFollowsItsPods(t *testing.T) {
 		change("p0007", func(p *corev1.Pod) { p.UID = "anew" })
 		expect("it is another one of its name")
 		delete(all, "p0008")
-		if err := c.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: "p0008"}, metav1.DeleteOptions{}); err != nil {
+		if err := c.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: "p0008"},
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expect("one is gone")

@@ -25,11 +25,14 @@ import (
 )
 
 func drawService(t *rapid.T) *corev1.Service {
-	s := web(ports(rapid.SampledFrom([][]string{{}, {">8080"}, {"a>1", "b>2"}, {"a>web", "b>2"}, {"a>web", "b>side", "c>web/UDP"}}).Draw(t, "ports")...))
+	s := web(ports(rapid.SampledFrom([][]string{{}, {">8080"}, {"a>1", "b>2"}, {"a>web", "b>2"}, {"a>web", "b>side", "c>web/UDP"}}).Draw(t,
+		"ports")...))
 	s.Spec.ClusterIP = rapid.SampledFrom([]string{"10.96.0.1", "None", "fd00::1", ""}).Draw(t, "clusterIP")
-	s.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{nil, {corev1.IPv4Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol}}).Draw(t, "families")
+	s.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{nil, {corev1.IPv4Protocol},
+		{corev1.IPv6Protocol, corev1.IPv4Protocol}}).Draw(t, "families")
 	s.Spec.PublishNotReadyAddresses = rapid.IntRange(0, 4).Draw(t, "publishes") == 0
-	s.Labels = rapid.SampledFrom([]map[string]string{nil, {"x": "y"}, {corev1.IsHeadlessService: "z", managedByLabel: "z"}}).Draw(t, "labels")
+	s.Labels = rapid.SampledFrom([]map[string]string{nil, {"x": "y"}, {corev1.IsHeadlessService: "z", managedByLabel: "z"}}).Draw(t,
+		"labels")
 	return s
 }
 
@@ -124,7 +127,8 @@ func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 		}
 		want := map[at]int{}
 		for _, p := range s.Pods {
-			if ip := addressIn(familyOf(s.Service, p), p); ip != "" && p.Namespace == "shop" && endpoints.Selects(s.Service.Spec.Selector, p.Labels) && counts(s.Service, p) {
+			if ip := addressIn(familyOf(s.Service, p), p); ip != "" && p.Namespace == "shop" &&
+				endpoints.Selects(s.Service.Spec.Selector, p.Labels) && counts(s.Service, p) {
 				for _, port := range portsFor(s.Service, p) {
 					want[at{endpoints.ID{IP: ip, UID: p.UID}, port}] = 1
 				}
@@ -319,7 +323,8 @@ func FuzzAnnotations(f *testing.F) {
 // FuzzSelector: whatever the selector and the labels, the index and the planner agree on whether a service selects a pod.
 func FuzzSelector(f *testing.F) {
 	for _, seed := range [][2]string{
-		{`{"app":"web"}`, `{"app":"web"}`}, {`{}`, `{}`}, {`null`, `{"a":"b"}`}, {`{"a":""}`, `{}`}, {`{"a":"b","c":"d"}`, `{"c":"d","a":"b","e":""}`},
+		{`{"app":"web"}`, `{"app":"web"}`}, {`{}`, `{}`}, {`null`, `{"a":"b"}`}, {`{"a":""}`, `{}`},
+		{`{"a":"b","c":"d"}`, `{"c":"d","a":"b","e":""}`},
 		{`{"":""}`, `{"":""}`}, {`{"a=b":"c"}`, `{"a":"b=c"}`},
 	} {
 		f.Add(seed[0], seed[1])

@@ -35,7 +35,8 @@ func New(o Options) manager.Controller {
 // after a while, so that two writers do not chase each other.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
-	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode))
+	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation),
+		annotation(corev1.AnnotationTopologyMode))
 	read := informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.ReadyCondition}
 	pods, err2 := informers.PodsByLabels(c.Informers, read)
 	onNodes, err3 := informers.PodsByNode(c.Informers, read)
@@ -44,7 +45,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
-	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: slices, most: int(o.Max), large: largeService}
+	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: slices, most: int(o.Max),
+		large: largeService}
 	own := newCollectors(func(key plan.Key) bool { return services.Get(key.Namespace, key.Name) != nil })
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}

@@ -52,7 +52,8 @@ func TestFlags(t *testing.T) { // EPS-10..12
 		args []string
 		want int // errors
 	}{
-		{[]string{"--concurrent-service-endpoint-syncs=50", "--max-endpoints-per-slice=1000", "--endpointslice-updates-batch-period=1s"}, 0},
+		{[]string{"--concurrent-service-endpoint-syncs=50", "--max-endpoints-per-slice=1000", "--endpointslice-updates-batch-period=1s"},
+			0},
 		{[]string{"--concurrent-service-endpoint-syncs=0", "--max-endpoints-per-slice=0", "--endpointslice-updates-batch-period=-1s"}, 3},
 		{[]string{"--concurrent-service-endpoint-syncs=51", "--max-endpoints-per-slice=1001"}, 2},
 	} {
@@ -305,7 +306,8 @@ func TestEPS60StaleCache(t *testing.T) {
 		want    string        // in the end
 	}{
 		{"EPS-60 a slice that was made", nil, 1, "IPv4 :8080/TCP> 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
-		{"EPS-60 a slice that was changed", []plan.Object{pod("z", "10.0.0.9"), web()}, 0, "IPv4 :8080/TCP> 10.0.0.9 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
+		{"EPS-60 a slice that was changed", []plan.Object{pod("z", "10.0.0.9"), web()}, 0,
+			"IPv4 :8080/TCP> 10.0.0.9 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inCluster(t, func(s *clienttest.Server) {
@@ -413,7 +415,8 @@ func TestEPS42OrderOfWrites(t *testing.T) {
 
 // A namespace that is being deleted refuses slices: nobody is told, and nothing is tried again.
 func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
-	terminating := apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "", errors.New("it is being terminated"))
+	terminating := apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "",
+		errors.New("it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	inCluster(t, func(s *clienttest.Server) {
 		var tries atomic.Int64
@@ -455,7 +458,8 @@ func TestOneSliceWhateverHappens(t *testing.T) {
 		}
 		expect("three changes at once", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
 		m := client.MappingFor[*discoveryv1.EndpointSlice]()
-		if err := s.Delete(context.Background(), m, plan.Key{Namespace: "shop", Name: slicesOn(t, s)[0].Name}, metav1.DeleteOptions{}); err != nil {
+		if err := s.Delete(context.Background(), m, plan.Key{Namespace: "shop", Name: slicesOn(t, s)[0].Name},
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expect("deleted", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
@@ -556,7 +560,8 @@ func TestMEND21SlicesThatAreGone(t *testing.T) {
 			return nil
 		})
 		stray := theirs("web-old", managedBy)
-		stray.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "web", UID: "gone"}, corev1.SchemeGroupVersion.WithKind("Service"))}
+		stray.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "web", UID: "gone"},
+			corev1.SchemeGroupVersion.WithKind("Service"))}
 		if _, err := s.Put(stray); err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,8 @@ var zoned = map[string]string{"n1": "a", "n2": "a", "n3": "b", "n4": ""}
 
 func node(name, zone, cpu string) *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{corev1.LabelTopologyZone: zone}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1",
+			Labels: map[string]string{corev1.LabelTopologyZone: zone}},
 		Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -194,7 +195,8 @@ func render(all []*discoveryv1.EndpointSlice) (lines []string) {
 		for i := range s.Endpoints {
 			addresses = append(addresses, renderEndpoint(&s.Endpoints[i]))
 		}
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s> %s", s.AddressType, strings.Join(ports, ","), strings.Join(addresses, " "))))
+		lines = append(lines,
+			strings.TrimSpace(fmt.Sprintf("%s %s> %s", s.AddressType, strings.Join(ports, ","), strings.Join(addresses, " "))))
 	}
 	slices.Sort(lines)
 	return lines

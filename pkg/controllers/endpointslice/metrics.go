@@ -33,8 +33,9 @@ func newCollectors(exists func(plan.Key) bool) *collectors {
 	return &collectors{
 		SliceMetrics: endpoints.NewSliceMetrics(subsystem, false, exists),
 		changed: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Subsystem: subsystem, Name: "endpointslices_changed_per_sync", Buckets: metrics.DefBuckets, StabilityLevel: metrics.ALPHA,
-			Help: "EndpointSlices that a reconcile has written.",
+			Subsystem: subsystem, Name: "endpointslices_changed_per_sync", Buckets: metrics.DefBuckets,
+			StabilityLevel: metrics.ALPHA,
+			Help:           "EndpointSlices that a reconcile has written.",
 		}, []string{"topology", "traffic_distribution"}),
 		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "syncs", StabilityLevel: metrics.ALPHA, Help: "Reconciles of Services.",
@@ -92,7 +93,8 @@ func distributionOf(service *corev1.Service) string {
 		return ""
 	}
 	switch *d {
-	case corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode:
+	case corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode:
 		return *d
 	}
 	return ""

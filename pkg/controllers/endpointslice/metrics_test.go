@@ -37,7 +37,8 @@ func TestEPS64Metrics(t *testing.T) {
 		}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				all[strings.TrimPrefix(f.GetName(), prefix)] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
+				all[strings.TrimPrefix(f.GetName(),
+					prefix)] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
 			}
 		}
 		return all
@@ -56,7 +57,8 @@ func TestEPS64Metrics(t *testing.T) {
 	}
 	exists = false
 	c.applied(t.Context(), s, struct{}{}, did, plan.Outcome{})
-	for _, name := range []string{"num_endpoint_slices", "endpoints_desired", "desired_endpoint_slices", "services_count_by_traffic_distribution"} {
+	for _, name := range []string{"num_endpoint_slices", "endpoints_desired", "desired_endpoint_slices",
+		"services_count_by_traffic_distribution"} {
 		if got := values()[name]; got != 0 {
 			t.Errorf("%s: %v after the service has gone", name, got)
 		}
@@ -69,7 +71,8 @@ func TestEPS31EPS66NodeNotFoundIsAnError(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(c.syncs)
 	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1")), struct{}{}, plan.Outcome{}, plan.Outcome{})
-	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("gone"))), struct{}{}, plan.Outcome{}, plan.Outcome{})
+	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("gone"))), struct{}{}, plan.Outcome{},
+		plan.Outcome{})
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 {
 		t.Fatal(err, families)

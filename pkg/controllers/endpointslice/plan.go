@@ -23,15 +23,18 @@ const managedBy = "endpointslice-controller.k8s.io"
 // it. The objects belong to shared caches.
 type snapshot struct {
 	Key     plan.Key
-	Service *corev1.Service              // nil: there is none
-	Pods    []*corev1.Pod                // those that the service selects, but for pods that only settled slices have
-	Zones   map[string]string            // of the nodes that the pods are on; "" for a node without zone, no entry for one that does not exist
-	CPU     map[string]int64             // of the zones, in millicores, for a service with topology hints; nil if they do not suffice (EPS-51)
+	Service *corev1.Service // nil: there is none
+	Pods    []*corev1.Pod   // those that the service selects, but for pods that only settled slices have
+	// of the nodes that the pods are on; "" for a node without zone, no entry for one that does not exist
+	Zones map[string]string
+	// of the zones, in millicores, for a service with topology hints; nil if they do not suffice (EPS-51)
+	CPU     map[string]int64
 	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
 	Settled map[types.UID]bool           // slices of which it is known that they show their pods as they should
-	Trigger time.Time                    // when the first change that no write has reported took place (EPS-23); zero if there is none
-	Max     int                          // endpoints in a slice
-	Hinted  bool                         // the service asked for topology hints when it was last reconciled, as far as is known
+	// when the first change that no write has reported took place (EPS-23); zero if there is none
+	Trigger time.Time
+	Max     int  // endpoints in a slice
+	Hinted  bool // the service asked for topology hints when it was last reconciled, as far as is known
 }
 
 // planSlices decides what the service's slices must be (EPS-20..58).
@@ -89,7 +92,8 @@ func planUnused(s snapshot) plan.Plan {
 	}
 	sorted := sortSlices(s)
 	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
-		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
+		p.Steps = append(p.Steps,
+			endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
 	}
 	return p
 }
@@ -177,7 +181,8 @@ func labelsFor(service *corev1.Service) map[string]string {
 func eventsOf(service *corev1.Service) plan.Events {
 	return plan.Events{Failed: plan.Event{
 		Type: corev1.EventTypeWarning, Reason: "FailedToUpdateEndpointSlices",
-		Message: fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: {error}", service.Namespace, service.Name),
+		Message: fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: {error}", service.Namespace,
+			service.Name),
 	}}
 }
 
@@ -185,7 +190,8 @@ func eventsOf(service *corev1.Service) plan.Events {
 // them by name: there may be thousands.
 func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
 	p := slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	why := fmt.Sprintf("skipping Pod %s for Service %s/%s: Node %s Not Found", p.Name, service.Namespace, service.Name, p.Spec.NodeName)
+	why := fmt.Sprintf("skipping Pod %s for Service %s/%s: Node %s Not Found", p.Name, service.Namespace, service.Name,
+		p.Spec.NodeName)
 	if more := len(pods) - 1; more > 0 {
 		why += fmt.Sprintf(", and %d more pods without a Node", more)
 	}

@@ -259,7 +259,8 @@ func TestNewChecked(t *testing.T) {
 		want bool
 	}{
 		{"all is right", func(*snapshot) {}, true},
-		{"a pod whose node does not exist: it may come, with a zone", func(s *snapshot) { s.Pods = append(s.Pods, pod("x", "10.9.9.9", on("gone"))) }, false},
+		{"a pod whose node does not exist: it may come, with a zone",
+			func(s *snapshot) { s.Pods = append(s.Pods, pod("x", "10.9.9.9", on("gone"))) }, false},
 		{"a pod in two slices", func(s *snapshot) {
 			again := s.Slices[0].DeepCopy()
 			again.UID = "again"

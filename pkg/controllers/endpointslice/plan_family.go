@@ -30,7 +30,8 @@ type family struct {
 }
 
 // reconcileFamily decides what the slices of one address family must be.
-func reconcileFamily(s snapshot, m *members, name discoveryv1.AddressType, existing []*discoveryv1.EndpointSlice) *family {
+func reconcileFamily(s snapshot, m *members, name discoveryv1.AddressType,
+	existing []*discoveryv1.EndpointSlice) *family {
 	f := &family{name: name, existing: existing, homeless: len(m.homeless)}
 	p := pack(m, name, s, existing)
 	labels := labelsFor(s.Service)
@@ -72,7 +73,8 @@ func (f *family) add(s snapshot, g *group, d *draft, labels map[string]string, o
 // rewrite returns a slice with other endpoints, which become its own.
 func rewrite(s *discoveryv1.EndpointSlice, all []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		TypeMeta: s.TypeMeta, ObjectMeta: *s.ObjectMeta.DeepCopy(), AddressType: s.AddressType, Ports: s.Ports, Endpoints: all,
+		TypeMeta: s.TypeMeta, ObjectMeta: *s.ObjectMeta.DeepCopy(), AddressType: s.AddressType, Ports: s.Ports,
+		Endpoints: all,
 	}
 }
 
@@ -107,7 +109,8 @@ func (f *family) setUpdates(update, unchanged []*discoveryv1.EndpointSlice) {
 // why says what is done, for people.
 func (f *family) why() string {
 	c := f.changes
-	return fmt.Sprintf("%s: %d to create, %d to change, %d to delete", f.name, len(c.Create), len(c.Update), len(c.Delete))
+	return fmt.Sprintf("%s: %d to create, %d to change, %d to delete", f.name, len(c.Create), len(c.Update),
+		len(c.Delete))
 }
 
 // String says in words how many endpoints a family has, and in how many slices.

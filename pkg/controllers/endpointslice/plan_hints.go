@@ -64,14 +64,16 @@ func (f *family) hint(s snapshot) {
 	before := s.Hinted && slices.ContainsFunc(f.existing, hasHints)
 	if !wantsTopology(s.Service.Annotations) {
 		// It filters the list of unchanged slices in place; setUpdates still needs all of them.
-		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, slices.Clone(f.unchanged))
+		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update,
+			slices.Clone(f.unchanged))
 		if before {
 			f.disabled("Topology Aware Hints has been disabled")
 		}
 		f.setUpdates(update, unchanged)
 		return
 	}
-	t := &topology{create: create, update: update, unchanged: f.unchanged, shares: map[string]share{}, given: map[string]int{}}
+	t := &topology{create: create, update: update, unchanged: f.unchanged, shares: map[string]share{},
+		given: map[string]int{}}
 	if refused := t.assign(s.CPU); refused != "" {
 		f.disabled(refused)
 		t.remove()
@@ -88,7 +90,8 @@ func (f *family) hint(s snapshot) {
 // disabled adds the event that there are no hints, and why.
 func (f *family) disabled(why string) {
 	f.events = append(f.events, plan.Event{
-		Type: corev1.EventTypeWarning, Reason: "TopologyAwareHintsDisabled", Message: fmt.Sprintf("%s, addressType: %s", why, f.name),
+		Type: corev1.EventTypeWarning, Reason: "TopologyAwareHintsDisabled",
+		Message: fmt.Sprintf("%s, addressType: %s", why, f.name),
 	})
 }
 
@@ -177,7 +180,9 @@ func (t *topology) allocate(cpu map[string]int64) (refused string) {
 		sum += least[zone]
 	}
 	if sum > n {
-		return fmt.Sprintf("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d endpoints, %d zones)", n, len(cpu))
+		return fmt.Sprintf(
+			"Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d "+
+				"endpoints, %d zones)", n, len(cpu))
 	}
 	for zone, milli := range cpu {
 		desired := max(float64(n)*float64(milli)/float64(total), float64(least[zone]))

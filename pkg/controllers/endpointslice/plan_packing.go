@@ -53,7 +53,8 @@ type packing struct {
 // it keeps slices within their size when the maximum is lowered, fills those that there are rather than to have too
 // many, and merges them when endpoints go and too many are left (EPS-38, EPS-81).
 func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*discoveryv1.EndpointSlice) *packing {
-	p := &packing{members: m, family: family, most: max(1, s.Max), settled: s.Settled, dual: len(familiesOf(s.Service)) > 1}
+	p := &packing{members: m, family: family, most: max(1, s.Max), settled: s.Settled,
+		dual: len(familiesOf(s.Service)) > 1}
 	for _, ports := range m.ports {
 		p.groups = append(p.groups, &group{ports: ports})
 	}
@@ -152,7 +153,8 @@ func (p *packing) fill(g *group) {
 		n += len(d.endpoints)
 	}
 	fewest := (n + p.most - 1) / p.most
-	slices.SortFunc(g.left, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.TargetRef.Name, b.TargetRef.Name) })
+	slices.SortFunc(g.left,
+		func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.TargetRef.Name, b.TargetRef.Name) })
 	for len(g.left) > 0 {
 		d := p.fullest(g, 1, true)
 		if d == nil && len(g.left) < p.most {
@@ -209,7 +211,8 @@ func (p *packing) mergesFree(g *group, at int) bool {
 // fullest returns the fullest slice with so much room, nil if there is none.
 func (p *packing) fullest(g *group, room int, changed bool) (best *draft) {
 	for _, d := range g.drafts {
-		if d.changed == changed && len(d.endpoints)+room <= p.most && (best == nil || len(d.endpoints) > len(best.endpoints)) {
+		if d.changed == changed && len(d.endpoints)+room <= p.most &&
+			(best == nil || len(d.endpoints) > len(best.endpoints)) {
 			best = d
 		}
 	}

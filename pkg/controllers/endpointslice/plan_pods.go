@@ -35,8 +35,10 @@ type members struct {
 
 // membersOf finds the pods that have a place, whatever their addresses are (EPS-27, EPS-31..33).
 func membersOf(s snapshot) *members {
-	m := &members{service: s.Service, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods)), byPorts: map[string]int{}}
-	byNumber := !slices.ContainsFunc(s.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.Type != intstr.Int })
+	m := &members{service: s.Service, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods)),
+		byPorts: map[string]int{}}
+	byNumber := !slices.ContainsFunc(s.Service.Spec.Ports,
+		func(p corev1.ServicePort) bool { return p.TargetPort.Type != intstr.Int })
 	selects := endpoints.Selector(s.Service.Spec.Selector)
 	for _, p := range s.Pods {
 		if p.Namespace != s.Key.Namespace || podutil.Finished(p) || !endpoints.HasAddress(p) || !selects(p.Labels) {
@@ -72,7 +74,8 @@ func (m *members) sortPorts() {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return slices.CompareFunc(m.ports[a], m.ports[b], endpoints.ComparePorts) })
+	slices.SortFunc(order,
+		func(a, b int) int { return slices.CompareFunc(m.ports[a], m.ports[b], endpoints.ComparePorts) })
 	sorted, now := make([][]discoveryv1.EndpointPort, len(order)), make([]int, len(order))
 	for i, was := range order {
 		sorted[i], now[was] = m.ports[was], i
@@ -88,7 +91,8 @@ func (m *members) sortPorts() {
 
 // portsOf returns the index of the list of ports that a pod serves (EPS-32).
 func (m *members) portsOf(p *corev1.Pod) int {
-	ports, numbers := make([]discoveryv1.EndpointPort, 0, len(m.service.Spec.Ports)), endpoints.NumbersOf(p, len(m.service.Spec.Ports))
+	ports, numbers := make([]discoveryv1.EndpointPort, 0, len(m.service.Spec.Ports)),
+		endpoints.NumbersOf(p, len(m.service.Spec.Ports))
 	for i := range m.service.Spec.Ports {
 		sp := &m.service.Spec.Ports[i]
 		if number := numbers.Of(sp); number != 0 {
@@ -177,7 +181,8 @@ func (m *members) shows(e *discoveryv1.Endpoint, of *member, family discoveryv1.
 		return false
 	}
 	ref := e.TargetRef
-	if ref.UID != p.UID || ref.Namespace != p.Namespace || ref.APIVersion != "" || ref.FieldPath != "" || len(e.DeprecatedTopology) > 0 {
+	if ref.UID != p.UID || ref.Namespace != p.Namespace || ref.APIVersion != "" || ref.FieldPath != "" ||
+		len(e.DeprecatedTopology) > 0 {
 		return false
 	}
 	return says(e.NodeName, p.Spec.NodeName) && says(e.Zone, of.zone) &&

@@ -139,8 +139,8 @@ func (r *rollout) change(n int, which func(*corev1.Pod) bool, edit podEdit) {
 	r.Pods = all
 }
 
-// update replaces all pods, with so many more and so many fewer ready ones than n at a time. Up to pace pods of each kind change between two
-// reconciles.
+// update replaces all pods, with so many more and so many fewer ready ones than n at a time. Up to pace pods of each kind change
+// between two reconciles.
 func (r *rollout) update(n, surge, unavailable, pace int) {
 	old := r.made
 	isOld := func(p *corev1.Pod) bool { return p.Name <= fmt.Sprintf("p%05d", old) }

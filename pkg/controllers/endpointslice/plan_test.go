@@ -31,25 +31,39 @@ func TestSlices(t *testing.T) {
 		{"EPS-28 a pod", web(), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1")}},
 		{"EPS-28 an address as older servers let it pass", web(), []*corev1.Pod{pod("a", "010.0.0.01")}, []string{p8080("10.0.0.1")}},
 		{"EPS-28 podIP alone is not enough", web(), []*corev1.Pod{pod("a", "10.0.0.1", ips())}, []string{"IPv4 >"}},
-		{"EPS-24 both families", web(dual), []*corev1.Pod{pod("a", "10.0.0.1", ips("10.0.0.1", "fd00::1"))}, []string{p8080("10.0.0.1"), "IPv6 :8080/TCP> fd00::1"}},
+		{"EPS-24 both families", web(dual), []*corev1.Pod{pod("a", "10.0.0.1", ips("10.0.0.1", "fd00::1"))},
+			[]string{p8080("10.0.0.1"), "IPv6 :8080/TCP> fd00::1"}},
 		{"EPS-24 the family of the clusterIP", web(func(s *corev1.Service) { s.Spec.IPFamilies, s.Spec.ClusterIP = nil, "fd00::9" }),
 			[]*corev1.Pod{pod("a", "10.0.0.1", ips("10.0.0.1", "fd00::1"))}, []string{"IPv6 :8080/TCP> fd00::1"}},
-		{"EPS-24 neither said: both", web(headless, func(s *corev1.Service) { s.Spec.IPFamilies = nil }), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1"), "IPv6 >"}},
-		{"EPS-27 finished pods are left out", web(), []*corev1.Pod{pod("a", "10.0.0.1", phase(corev1.PodFailed)), pod("b", "10.0.0.2", phase(corev1.PodSucceeded))}, []string{"IPv4 >"}},
-		{"EPS-27, EPS-29 terminating pods are there, serving while they are ready", web(), []*corev1.Pod{pod("a", "10.0.0.1", terminating), pod("b", "10.0.0.2", terminating, unready)},
+		{"EPS-24 neither said: both", web(headless, func(s *corev1.Service) { s.Spec.IPFamilies = nil }),
+			[]*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1"), "IPv6 >"}},
+		{"EPS-27 finished pods are left out", web(),
+			[]*corev1.Pod{pod("a", "10.0.0.1", phase(corev1.PodFailed)), pod("b", "10.0.0.2", phase(corev1.PodSucceeded))},
+			[]string{"IPv4 >"}},
+		{"EPS-27, EPS-29 terminating pods are there, serving while they are ready", web(),
+			[]*corev1.Pod{pod("a", "10.0.0.1", terminating), pod("b", "10.0.0.2", terminating, unready)},
 			[]string{p8080("+~!10.0.0.1 ~!10.0.0.2")}},
 		{"EPS-29 pods that are not ready", web(), []*corev1.Pod{pod("a", "10.0.0.1", unready)}, []string{p8080("!10.0.0.1")}},
-		{"EPS-29 are published as ready on demand", web(publishing), []*corev1.Pod{pod("a", "10.0.0.1", unready), pod("b", "10.0.0.2", terminating)}, []string{p8080("10.0.0.1 +~10.0.0.2")}},
-		{"EPS-31 a pod whose node is unknown waits, others do not", web(), []*corev1.Pod{pod("a", "10.0.0.1", on("gone")), pod("b", "10.0.0.2")}, []string{p8080("10.0.0.2")}},
-		{"EPS-31 unless addresses are published in any case", web(publishing), []*corev1.Pod{pod("a", "10.0.0.1", on("gone"))}, []string{p8080("10.0.0.1")}},
-		{"EPS-32 ports by name, a slice for each number", web(named), []*corev1.Pod{pod("a", "10.0.0.1", exposing(8080)), pod("b", "10.0.0.2", exposing(9090)), pod("c", "10.0.0.3", exposing(8080))},
+		{"EPS-29 are published as ready on demand", web(publishing),
+			[]*corev1.Pod{pod("a", "10.0.0.1", unready), pod("b", "10.0.0.2", terminating)}, []string{p8080("10.0.0.1 +~10.0.0.2")}},
+		{"EPS-31 a pod whose node is unknown waits, others do not", web(),
+			[]*corev1.Pod{pod("a", "10.0.0.1", on("gone")), pod("b", "10.0.0.2")}, []string{p8080("10.0.0.2")}},
+		{"EPS-31 unless addresses are published in any case", web(publishing), []*corev1.Pod{pod("a", "10.0.0.1", on("gone"))},
+			[]string{p8080("10.0.0.1")}},
+		{"EPS-32 ports by name, a slice for each number", web(named),
+			[]*corev1.Pod{pod("a", "10.0.0.1", exposing(8080)), pod("b", "10.0.0.2", exposing(9090)), pod("c", "10.0.0.3", exposing(8080))},
 			[]string{"IPv4 http:8080/TCP> 10.0.0.1 10.0.0.3", "IPv4 http:9090/TCP> 10.0.0.2"}},
 		{"EPS-32 a port that a pod does not have", web(named), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{"IPv4 > 10.0.0.1"}},
-		{"EPS-32 headless without ports", web(headless, func(s *corev1.Service) { s.Spec.Ports = nil }), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{"IPv4 > 10.0.0.1"}},
-		{"EPS-21 pods that are not selected", web(), []*corev1.Pod{pod("a", "10.0.0.1", func(p *corev1.Pod) { p.Labels = nil })}, []string{"IPv4 >"}},
-		{"EPS-49 the own zone", web(distributed("PreferSameZone")), []*corev1.Pod{pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("n3")), pod("c", "10.0.0.3", unready), pod("d", "10.0.0.4", on("n4"))},
+		{"EPS-32 headless without ports", web(headless, func(s *corev1.Service) { s.Spec.Ports = nil }),
+			[]*corev1.Pod{pod("a", "10.0.0.1")}, []string{"IPv4 > 10.0.0.1"}},
+		{"EPS-21 pods that are not selected", web(), []*corev1.Pod{pod("a", "10.0.0.1", func(p *corev1.Pod) { p.Labels = nil })},
+			[]string{"IPv4 >"}},
+		{"EPS-49 the own zone", web(distributed("PreferSameZone")),
+			[]*corev1.Pod{pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("n3")), pod("c", "10.0.0.3", unready),
+				pod("d", "10.0.0.4", on("n4"))},
 			[]string{p8080("10.0.0.1@a 10.0.0.2@b !10.0.0.3 10.0.0.4")}},
-		{"EPS-49 the old name of the own zone", web(distributed("PreferClose")), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1@a")}},
+		{"EPS-49 the old name of the own zone", web(distributed("PreferClose")), []*corev1.Pod{pod("a", "10.0.0.1")},
+			[]string{p8080("10.0.0.1@a")}},
 		{"EPS-49 the own node", web(distributed("PreferSameNode")), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1@a@n1")}},
 		{"EPS-50 another value", web(distributed("x")), []*corev1.Pod{pod("a", "10.0.0.1")}, []string{p8080("10.0.0.1")}},
 	} {
@@ -72,7 +86,8 @@ func TestEPS31EPS61NodeNotFound(t *testing.T) {
 		want string
 	}{
 		{"one", nil, []*corev1.Pod{pod("b", "10.0.0.2"), pod("a", "10.0.0.1", on("gone"))}, fmt.Sprintf(skipping, "a", "")},
-		{"three", dual, []*corev1.Pod{pod("c", "10.0.0.3", on("gone")), pod("b", "10.0.0.2", on("gone")), pod("d", "10.0.0.4", on("other"))},
+		{"three", dual,
+			[]*corev1.Pod{pod("c", "10.0.0.3", on("gone")), pod("b", "10.0.0.2", on("gone")), pod("d", "10.0.0.4", on("other"))},
 			fmt.Sprintf(skipping, "b", ", and 2 more pods without a Node")},
 		{"one that has finished", nil, []*corev1.Pod{pod("a", "10.0.0.1", on("gone"), phase(corev1.PodFailed))}, ""},
 		{"one that has no node yet", nil, []*corev1.Pod{pod("a", "10.0.0.1", on(""))}, ""},
@@ -84,7 +99,8 @@ func TestEPS31EPS61NodeNotFound(t *testing.T) {
 				c.edit(s.Service)
 			}
 			steps := planSlices(now, s).Steps
-			want := plan.Step(plan.RecordEvent{Object: s.Service, Event: plan.Event{Type: "Warning", Reason: "FailedToUpdateEndpointSlices", Message: c.want}})
+			want := plan.Step(plan.RecordEvent{Object: s.Service,
+				Event: plan.Event{Type: "Warning", Reason: "FailedToUpdateEndpointSlices", Message: c.want}})
 			if got := steps[len(steps)-1]; c.want != "" {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Error(diff)
@@ -118,19 +134,23 @@ func TestEPS6EPS45NewSlice(t *testing.T) {
 			Hostname:   ptr.To("a"), NodeName: ptr.To("n1"), Zone: ptr.To("a"),
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "a", UID: "a"},
 		}},
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP), AppProtocol: ptr.To("h2c")}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP),
+			AppProtocol: ptr.To("h2c")}},
 	}
 	want.Namespace, want.GenerateName = "shop", "web-"
-	want.Labels = map[string]string{"team": "a", "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+	want.Labels = map[string]string{"team": "a", "kubernetes.io/service-name": "web",
+		"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 	want.Annotations = map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T11:59:00Z"}
 	want.OwnerReferences = got.OwnerReferences
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if refs := got.OwnerReferences; len(refs) != 1 || refs[0].APIVersion != "v1" || refs[0].Kind != "Service" || refs[0].UID != "web" || !*refs[0].Controller || !*refs[0].BlockOwnerDeletion {
+	if refs := got.OwnerReferences; len(refs) != 1 || refs[0].APIVersion != "v1" || refs[0].Kind != "Service" || refs[0].UID != "web" ||
+		!*refs[0].Controller || !*refs[0].BlockOwnerDeletion {
 		t.Errorf("EPS-45: %+v", refs)
 	}
-	if e := step.Events.Failed; e.Reason != "FailedToUpdateEndpointSlices" || e.Message != "Error updating Endpoint Slices for Service shop/web: {error}" {
+	if e := step.Events.Failed; e.Reason != "FailedToUpdateEndpointSlices" ||
+		e.Message != "Error updating Endpoint Slices for Service shop/web: {error}" {
 		t.Errorf("EPS-61: %+v", e)
 	}
 	headless(service)
@@ -165,13 +185,16 @@ func TestWrites(t *testing.T) {
 		{"a pod has gone", base, base[1:], nil, writes{updates: 1}},
 		{"EPS-37 one more pod goes where there is room", base, more(1), nil, writes{updates: 1}},
 		{"EPS-37 as many as there is room for", base, more(50), nil, writes{updates: 1}},
-		{"EPS-36 pods go to a slice that is written anyway", base, append(with(7, unready), pod("zz", "10.9.9.9")), nil, writes{updates: 2}},
+		{"EPS-36 pods go to a slice that is written anyway", base, append(with(7, unready), pod("zz", "10.9.9.9")), nil,
+			writes{updates: 2}},
 		{"EPS-37 more than there is room for", base, more(150), nil, writes{creates: 1, updates: 1}},
 		{"EPS-81 few are left: slices are merged", base, []*corev1.Pod{base[0], base[120], base[240]}, nil, writes{updates: 1, deletes: 2}},
 		{"EPS-41 none are left", base, nil, nil, writes{updates: 1, deletes: 2}},
 		{"EPS-46 the labels of the service", base, base, func(s *corev1.Service) { s.Labels = nil }, writes{updates: 3}},
-		{"EPS-39, EPS-40 the port of the service: slices are used again", base, base, func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(9) }, writes{updates: 3}},
-		{"EPS-25 another family", base, base, func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv6"} }, writes{creates: 1, deletes: 3}},
+		{"EPS-39, EPS-40 the port of the service: slices are used again", base, base,
+			func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(9) }, writes{updates: 3}},
+		{"EPS-25 another family", base, base, func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv6"} },
+			writes{creates: 1, deletes: 3}},
 		{"EPS-49 hints in slices that were unchanged", base, base, distributed("PreferSameZone"), writes{updates: 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,9 +280,11 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	}{
 		{"EPS-20 no selector: the slices stay", bare, nil, writes{}},
 		{"EPS-81 so they do beside one that a user has made", bare, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
-		{"EPS-81 until there are mirrored ones", bare, []*discoveryv1.EndpointSlice{theirs("mirrored", "endpointslicemirroring-controller.k8s.io")}, writes{deletes: 1}},
+		{"EPS-81 until there are mirrored ones", bare,
+			[]*discoveryv1.EndpointSlice{theirs("mirrored", "endpointslicemirroring-controller.k8s.io")}, writes{deletes: 1}},
 		{"EPS-20 an ExternalName: the slices stay", external, nil, writes{}},
-		{"EPS-20 an ExternalName for which somebody else has some", external, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
+		{"EPS-20 an ExternalName for which somebody else has some", external, []*discoveryv1.EndpointSlice{theirs("manual", "me")},
+			writes{}},
 	} {
 		s := snapshotOf(web(), nil, pod("a", "10.0.0.1"))
 		s.Slices = append(stored(s), c.more...)
@@ -295,7 +320,8 @@ func TestAnnotations(t *testing.T) {
 		t.Error(p.Why)
 	}
 	s.Pods[0] = pod("a", "10.0.0.1", unready)
-	if got := stored(s)[0].Annotations; got["theirs"] != "x" || got["endpoints.kubernetes.io/last-change-trigger-time"] != "2026-01-01T11:59:59Z" {
+	if got := stored(s)[0].Annotations; got["theirs"] != "x" ||
+		got["endpoints.kubernetes.io/last-change-trigger-time"] != "2026-01-01T11:59:59Z" {
 		t.Error(got)
 	}
 }
@@ -316,10 +342,14 @@ func TestTopologyHints(t *testing.T) {
 		{"EPS-54 a zone lends", even, 6, 2, nil, "4 4", enabled},
 		{"EPS-54 not for half an endpoint", even, 4, 3, nil, "4 3", enabled},
 		{"EPS-52 by CPU", map[string]int64{"a": 1000, "b": 3000}, 4, 4, nil, "2 6", enabled},
-		{"EPS-51 nothing is known", nil, 3, 3, nil, "0 0", disabled + "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, addressType: IPv4"},
-		{"EPS-52 too few endpoints", even, 1, 0, nil, "0 0", disabled + "Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4"},
+		{"EPS-51 nothing is known", nil, 3, 3, nil, "0 0",
+			disabled + "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, addressType: IPv4"},
+		{"EPS-52 too few endpoints", even, 1, 0, nil, "0 0",
+			disabled + "Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4"},
 		{"EPS-52 the minima are too many", map[string]int64{"a": 1, "b": 1000, "c": 1000}, 2, 1, nil, "0 0",
-			disabled + "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (3 endpoints, 3 zones), addressType: IPv4"},
+			disabled +
+				"Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (3 endpoints, 3 zones), " +
+				"addressType: IPv4"},
 		{"EPS-55 no zone", even, 3, 3, on("n4"), "0 0", disabled + "One or more endpoints do not have a zone specified, addressType: IPv4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -399,7 +429,8 @@ func TestEPS49EPS50WrongHintsInOneSlice(t *testing.T) {
 
 // A row is a sentence: a service that was reconciled in this form, or that was not reconciled yet, and now is in that form, is told of.
 func TestEPS55HintsEnabledAndDisabled(t *testing.T) {
-	const enabled, disabled = "Topology Aware Hints has been enabled, addressType: IPv4", "Topology Aware Hints has been disabled, addressType: IPv4"
+	const enabled, disabled = "Topology Aware Hints has been enabled, addressType: IPv4",
+		"Topology Aware Hints has been disabled, addressType: IPv4"
 	plain := func(*corev1.Service) {}
 	foreign := theirs("foreign", "me")
 	foreign.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}, Hints: hintFor("a")}}

@@ -25,10 +25,13 @@ import (
 func drawService(t *rapid.T) *corev1.Service {
 	s := web(rapid.SampledFrom([]svcEdit{named, func(*corev1.Service) {}, func(s *corev1.Service) { s.Spec.Ports = nil }}).Draw(t, "ports"))
 	s.Spec.ClusterIP = rapid.SampledFrom([]string{"10.96.0.1", "None", "fd00::1", ""}).Draw(t, "clusterIP")
-	s.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{nil, {corev1.IPv4Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol}}).Draw(t, "families")
+	s.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{nil, {corev1.IPv4Protocol},
+		{corev1.IPv6Protocol, corev1.IPv4Protocol}}).Draw(t, "families")
 	s.Spec.PublishNotReadyAddresses = rapid.IntRange(0, 4).Draw(t, "publishes") == 0
-	s.Labels = rapid.SampledFrom([]map[string]string{nil, {"x": "y"}, {corev1.IsHeadlessService: "z", discoveryv1.LabelManagedBy: "z"}}).Draw(t, "labels")
-	rapid.SampledFrom([]svcEdit{func(*corev1.Service) {}, auto, distributed("PreferSameZone"), distributed("PreferSameNode"), distributed("x")}).Draw(t, "hints")(s)
+	s.Labels = rapid.SampledFrom([]map[string]string{nil, {"x": "y"},
+		{corev1.IsHeadlessService: "z", discoveryv1.LabelManagedBy: "z"}}).Draw(t, "labels")
+	rapid.SampledFrom([]svcEdit{func(*corev1.Service) {}, auto, distributed("PreferSameZone"), distributed("PreferSameNode"),
+		distributed("x")}).Draw(t, "hints")(s)
 	return s
 }
 

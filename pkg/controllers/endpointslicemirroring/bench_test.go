@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPlan plans for Endpoints of so many addresses, of which at most 1000 are mirrored: to begin with, and when one of them has changed.
+// BenchmarkPlan plans for Endpoints of so many addresses, of which at most 1000 are mirrored: to begin with, and when one of them has
+// changed.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		addresses := make([]string, n)

@@ -53,7 +53,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches: []reconcile.Watch{
 			stored.Watch(k.enqueuedByEndpoints, informers.WithResync),
 			services.Watch(enqueuedByService),
-			slices.Watch(watch.Edited, informers.WithDelay(func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) })),
+			slices.Watch(watch.Edited,
+				informers.WithDelay(func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) })),
 			slices.Watch(watch.Moved),
 		},
 		Observe: k.observe,

@@ -44,5 +44,6 @@ func (c *collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ p
 		_, skipped = mirror(s.Endpoints, s.Max)
 	}
 	c.skipped.WithLabelValues().Observe(float64(skipped.invalid + skipped.surplus))
-	c.Applied(s.Key, mineOf(s), []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}, s.Max, did)
+	c.Applied(s.Key, mineOf(s), []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6},
+		s.Max, did)
 }

@@ -32,8 +32,9 @@ type observation = reconcile.Observation[snapshot, memory]
 // observe finds the Endpoints, the service and the slices of a name (ESM-8).
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{
-		Key: r.Key, Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name), Service: k.services.Get(r.Key.Namespace, r.Key.Name),
-		Slices: k.slices.Of(r.Key.Namespace, r.Key.Name), Max: k.most, Began: r.Now,
+		Key: r.Key, Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
+		Service: k.services.Get(r.Key.Namespace, r.Key.Name),
+		Slices:  k.slices.Of(r.Key.Namespace, r.Key.Name), Max: k.most, Began: r.Now,
 	}
 	o := observation{Exists: s.Endpoints != nil || len(mineOf(s)) > 0}
 	if unwanted(s) == "" {

@@ -23,7 +23,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Max, "mirroring-max-endpoints-per-subset", o.Max,
 		"How many addresses of a subset of Endpoints are mirrored, from 1 to 1000.")
 	fs.DurationVar(&o.BatchPeriod, "mirroring-endpointslice-updates-batch-period", o.BatchPeriod,
-		"How long a change of an EndpointSlice by somebody else waits for further ones before the slice is written again. "+
+		"How long a change of an EndpointSlice by somebody else waits for further ones before the slice is written "+
+			"again. "+
 			"A change of the Endpoints does not wait.")
 }
 

@@ -24,7 +24,8 @@ const (
 	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
 	tooMany      = "TooManyAddressesToMirror"
 	invalidIP    = "InvalidIPAddress"
-	manyMessage  = "A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped"
+	manyMessage  = "A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were " +
+		"skipped"
 	wrongMessage = "Skipped %d invalid IP addresses when mirroring to EndpointSlices"
 )
 
@@ -36,8 +37,9 @@ type snapshot struct {
 	Service   *corev1.Service              // nil: there is none
 	Slices    []*discoveryv1.EndpointSlice // of that name, whoever manages them
 	Max       int                          // addresses of a subset that are mirrored
-	Changed   bool                         // the Endpoints are others than at the last reconcile, or this is the first one
-	Began     time.Time                    // when the reconcile did
+	// the Endpoints are others than at the last reconcile, or this is the first one
+	Changed bool
+	Began   time.Time // when the reconcile did
 }
 
 // planMirror decides what the slices must be (ESM-9..22).
@@ -49,9 +51,11 @@ func planMirror(_ time.Time, s snapshot) plan.Plan {
 	wanted, skipped := mirror(s.Endpoints, s.Max)
 	var each plan.Each
 	total := 0
-	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN} {
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
+		discoveryv1.AddressTypeFQDN} {
 		changes := changesOf(s, family, wanted, mine)
-		why := fmt.Sprintf("%s: %d to create, %d to change, %d to delete", family, len(changes.Create), len(changes.Update), len(changes.Delete))
+		why := fmt.Sprintf("%s: %d to create, %d to change, %d to delete", family, len(changes.Create),
+			len(changes.Update), len(changes.Delete))
 		if steps := changes.Steps(s.Endpoints, plan.Events{}, why); len(steps) > 0 { // ESM-17: no events
 			each.Sequences = append(each.Sequences, steps)
 		}
@@ -176,7 +180,8 @@ func portsOf(ports []corev1.EndpointPort) (all []discoveryv1.EndpointPort) {
 // endpointOf is how an address appears in a slice (ESM-14).
 func endpointOf(a corev1.EndpointAddress, ip string, ready bool) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{
-		Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}, TargetRef: a.TargetRef, NodeName: a.NodeName,
+		Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}, TargetRef: a.TargetRef,
+		NodeName: a.NodeName,
 	}
 	if a.Hostname != "" {
 		e.Hostname = &a.Hostname
@@ -185,7 +190,8 @@ func endpointOf(a corev1.EndpointAddress, ip string, ready bool) discoveryv1.End
 }
 
 // changesOf decides about the slices of one family (ESM-18).
-func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine []*discoveryv1.EndpointSlice) (c endpoints.SliceChanges) {
+func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted,
+	mine []*discoveryv1.EndpointSlice) (c endpoints.SliceChanges) {
 	free, used := map[string][]*discoveryv1.EndpointSlice{}, map[*discoveryv1.EndpointSlice]bool{} // by their ports
 	for _, o := range mine {
 		if text := endpoints.PortsText(o.Ports); o.AddressType == family {
@@ -208,7 +214,8 @@ func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine [
 		old := free[text][0]
 		free[text], used[old] = free[text][1:], true
 		list, changed := merge(old.Endpoints, w.endpoints)
-		if !changed && maps.Equal(old.Labels, labels) && maps.Equal(old.Annotations, annotations) && metav1.IsControlledBy(old, s.Endpoints) {
+		if !changed && maps.Equal(old.Labels, labels) && maps.Equal(old.Annotations, annotations) &&
+			metav1.IsControlledBy(old, s.Endpoints) {
 			continue
 		}
 		after := old.DeepCopy()

@@ -134,10 +134,14 @@ func TestMirror(t *testing.T) {
 		want    []string
 	}{
 		{"ESM-18 nothing", nil, nil},
-		{"ESM-14 ready and not", []corev1.EndpointSubset{subset("http", "10.0.0.1", "!10.0.0.2")}, []string{"IPv4 http:80 > 10.0.0.1 !10.0.0.2"}},
-		{"ESM-13 both families", []corev1.EndpointSubset{subset("http", "10.0.0.1", "fd00::1")}, []string{"IPv4 http:80 > 10.0.0.1", "IPv6 http:80 > fd00::1"}},
-		{"ESM-12 subsets with the same ports", []corev1.EndpointSubset{subset("http", "10.0.0.1"), subset("http", "10.0.0.2")}, []string{"IPv4 http:80 > 10.0.0.1 10.0.0.2"}},
-		{"ESM-12 subsets with other ports", []corev1.EndpointSubset{subset("http", "10.0.0.1"), subset("x y", "10.0.0.2")}, []string{"IPv4 http:80 > 10.0.0.1", "IPv4 x:80 y:81 > 10.0.0.2"}},
+		{"ESM-14 ready and not", []corev1.EndpointSubset{subset("http", "10.0.0.1", "!10.0.0.2")},
+			[]string{"IPv4 http:80 > 10.0.0.1 !10.0.0.2"}},
+		{"ESM-13 both families", []corev1.EndpointSubset{subset("http", "10.0.0.1", "fd00::1")},
+			[]string{"IPv4 http:80 > 10.0.0.1", "IPv6 http:80 > fd00::1"}},
+		{"ESM-12 subsets with the same ports", []corev1.EndpointSubset{subset("http", "10.0.0.1"), subset("http", "10.0.0.2")},
+			[]string{"IPv4 http:80 > 10.0.0.1 10.0.0.2"}},
+		{"ESM-12 subsets with other ports", []corev1.EndpointSubset{subset("http", "10.0.0.1"), subset("x y", "10.0.0.2")},
+			[]string{"IPv4 http:80 > 10.0.0.1", "IPv4 x:80 y:81 > 10.0.0.2"}},
 		{"ESM-15 what is no address", []corev1.EndpointSubset{subset("http", "10.0.0.1", "web")}, []string{"IPv4 http:80 > 10.0.0.1"}},
 		{"no ports", []corev1.EndpointSubset{subset("", "10.0.0.1")}, []string{"IPv4 > 10.0.0.1"}},
 	} {
@@ -151,14 +155,17 @@ func TestMirror(t *testing.T) {
 // A new slice has all that others look for (EPS-6, ESM-14, ESM-20..22).
 func TestEPS6NewSlice(t *testing.T) {
 	e := byHand(subset("http", "10.0.0.1"))
-	e.Subsets[0].Addresses[0] = corev1.EndpointAddress{IP: "10.0.0.1", Hostname: "a", NodeName: ptr.To("n1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "a"}}
+	e.Subsets[0].Addresses[0] = corev1.EndpointAddress{IP: "10.0.0.1", Hostname: "a", NodeName: ptr.To("n1"),
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "a"}}
 	after, _ := carryOut(snapshotOf(e))
 	got := after[0]
-	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].Kind != "Endpoints" || got.OwnerReferences[0].UID != "endpoints" || !*got.OwnerReferences[0].Controller {
+	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].Kind != "Endpoints" || got.OwnerReferences[0].UID != "endpoints" ||
+		!*got.OwnerReferences[0].Controller {
 		t.Errorf("ESM-22: %+v", got.OwnerReferences)
 	}
 	want := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-", Name: got.Name, UID: got.UID, OwnerReferences: got.OwnerReferences,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-", Name: got.Name, UID: got.UID,
+			OwnerReferences: got.OwnerReferences,
 			Labels: map[string]string{"team": "a", "kubernetes.io/service-name": "web",
 				"endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"},
 			Annotations: map[string]string{"note": "x"}},
@@ -174,7 +181,8 @@ func TestEPS6NewSlice(t *testing.T) {
 
 // The targetRef is mirrored whole, but another resourceVersion in it is no reason to write (EPS-34).
 func TestESM14TargetRefAsItIs(t *testing.T) {
-	ref := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "a", UID: "a", ResourceVersion: "7", FieldPath: "x"}
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "a", UID: "a", ResourceVersion: "7",
+		FieldPath: "x"}
 	s := snapshotOf(byHand(subset("http", "10.0.0.1", "10.0.0.2")))
 	s.Endpoints.Subsets[0].Addresses[0].TargetRef = &ref
 	s.Slices, _ = carryOut(s)
@@ -187,7 +195,8 @@ func TestESM14TargetRefAsItIs(t *testing.T) {
 	if _, n := carryOut(s); n != (writes{}) {
 		t.Errorf("%+v", n)
 	}
-	s.Endpoints.Subsets[0].NotReadyAddresses, s.Endpoints.Subsets[0].Addresses = s.Endpoints.Subsets[0].Addresses[1:], s.Endpoints.Subsets[0].Addresses[:1]
+	s.Endpoints.Subsets[0].NotReadyAddresses, s.Endpoints.Subsets[0].Addresses = s.Endpoints.Subsets[0].Addresses[1:],
+		s.Endpoints.Subsets[0].Addresses[:1]
 	after, n := carryOut(s)
 	if diff := cmp.Diff(&newer, after[0].Endpoints[0].TargetRef); diff != "" || n != (writes{updates: 1}) {
 		t.Error(n, diff)
@@ -219,7 +228,8 @@ func TestWrites(t *testing.T) {
 			s.Slices = append(s.Slices, twin)
 		}, writes{deletes: 1}},
 		{"ESM-18 other Endpoints of that name", func(s *snapshot) { s.Endpoints.UID = "new" }, writes{updates: 2}},
-		{"ESM-19 other ports: slices are used again", func(s *snapshot) { s.Endpoints.Subsets[0].Ports[0].Name = "web" }, writes{updates: 2}},
+		{"ESM-19 other ports: slices are used again", func(s *snapshot) { s.Endpoints.Subsets[0].Ports[0].Name = "web" },
+			writes{updates: 2}},
 		{"ESM-19 Endpoints that are being deleted", func(s *snapshot) {
 			s.Endpoints.DeletionTimestamp = &metav1.Time{}
 			s.Endpoints.Subsets = append(s.Endpoints.Subsets, subset("x y", "10.0.0.9"))
@@ -234,7 +244,8 @@ func TestWrites(t *testing.T) {
 			s.Slices[0] = s.Slices[0].DeepCopy()
 			s.Slices[0].DeletionTimestamp = &metav1.Time{}
 		}, writes{creates: 1}},
-		{"ESM-15 what is no address", func(s *snapshot) { s.Endpoints.Subsets[0] = subset("http", "10.0.0.1", "web") }, writes{updates: 1, deletes: 1, events: 1}},
+		{"ESM-15 what is no address", func(s *snapshot) { s.Endpoints.Subsets[0] = subset("http", "10.0.0.1", "web") },
+			writes{updates: 1, deletes: 1, events: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := snapshotOf(byHand(subset("http", "10.0.0.1", "10.0.0.2", "fd00::1")))
@@ -268,7 +279,8 @@ func TestTooMany(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"Warning InvalidIPAddress: Skipped 1 invalid IP addresses when mirroring to EndpointSlices",
-		"Warning TooManyAddressesToMirror: A max of 2 addresses can be mirrored to EndpointSlices per Endpoints subset. 3 addresses were skipped",
+		"Warning TooManyAddressesToMirror: A max of 2 addresses can be mirrored to EndpointSlices per Endpoints subset. 3 addresses were " +
+			"skipped",
 	}, told); diff != "" {
 		t.Error(diff)
 	}
@@ -324,9 +336,11 @@ func TestESM15ESM16WarningsWithoutWrites(t *testing.T) {
 }
 
 func drawEndpoints(t *rapid.T) *corev1.Endpoints {
-	address := rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "!10.0.0.4", "!10.0.0.1", "fd00::1", "!fd00::2", "010.0.0.7", "x", ""})
+	address := rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "!10.0.0.4", "!10.0.0.1", "fd00::1", "!fd00::2", "010.0.0.7",
+		"x", ""})
 	one := rapid.Custom(func(t *rapid.T) corev1.EndpointSubset {
-		return subset(rapid.SampledFrom([]string{"", "http", "http x", "x"}).Draw(t, "ports"), rapid.SliceOfN(address, 0, 6).Draw(t, "addresses")...)
+		return subset(rapid.SampledFrom([]string{"", "http", "http x", "x"}).Draw(t, "ports"),
+			rapid.SliceOfN(address, 0, 6).Draw(t, "addresses")...)
 	})
 	e := byHand(rapid.SliceOfN(one, 0, 3).Draw(t, "subsets")...)
 	if rapid.IntRange(0, 5).Draw(t, "skipped") == 0 {
@@ -343,8 +357,9 @@ func drawSnapshot(t *rapid.T) snapshot {
 		s.Endpoints = drawEndpoints(t)
 	}
 	if rapid.Bool().Draw(t, "others") {
-		s.Slices = append(s.Slices, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs", UID: "theirs",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "me"}}})
+		s.Slices = append(s.Slices,
+			&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs", UID: "theirs",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "me"}}})
 	}
 	return s
 }
@@ -427,7 +442,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		fill(o)
 		o.Namespace, o.Name, o.UID = "shop", "old", "old"
 		if rapid.Bool().Draw(t, "ours") {
-			o.Labels, o.DeletionTimestamp = map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: managedBy}, nil
+			o.Labels, o.DeletionTimestamp = map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: managedBy},
+				nil
 		}
 		s := snapshotOf(e, o)
 		s.Slices, _ = carryOut(s)
@@ -460,7 +476,8 @@ func FuzzAddresses(f *testing.F) {
 
 func TestEPS3Identity(t *testing.T) { // EPS-1..3, ESM-1..3
 	c := New(Options{})
-	if c.Name != "endpointslice-mirroring-controller" || c.Alias != "endpointslicemirroring" || c.Account != "endpointslicemirroring-controller" {
+	if c.Name != "endpointslice-mirroring-controller" || c.Alias != "endpointslicemirroring" ||
+		c.Account != "endpointslicemirroring-controller" {
 		t.Errorf("%+v", c)
 	}
 	o := c.Flags.(*Options)
@@ -469,7 +486,8 @@ func TestEPS3Identity(t *testing.T) { // EPS-1..3, ESM-1..3
 	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.AddFlags(fs)
-	if err := fs.Parse([]string{"--mirroring-concurrent-service-endpoint-syncs=51", "--mirroring-max-endpoints-per-subset=0", "--mirroring-endpointslice-updates-batch-period=-1s"}); err != nil || len(o.Validate()) != 3 {
+	if err := fs.Parse([]string{"--mirroring-concurrent-service-endpoint-syncs=51", "--mirroring-max-endpoints-per-subset=0",
+		"--mirroring-endpointslice-updates-batch-period=-1s"}); err != nil || len(o.Validate()) != 3 {
 		t.Errorf("%v: %v", err, o.Validate())
 	}
 }

@@ -8,8 +8,10 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "services"}, {Name: "endpoints"}, {Group: group, Name: "endpointslices"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Resource: "endpoints/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its EndpointSlices", Implied: true},
-			rbac.Rule{Group: group, Resource: "endpointslices", Verbs: []string{"create", "update", "delete"}, For: "the EndpointSlices that mirror Endpoints"},
+			rbac.Rule{Resource: "endpoints/finalizers", Verbs: []string{"update"},
+				For: "blockOwnerDeletion of its EndpointSlices", Implied: true},
+			rbac.Rule{Group: group, Resource: "endpointslices", Verbs: []string{"create", "update", "delete"},
+				For: "the EndpointSlices that mirror Endpoints"},
 		),
 	}
 }

@@ -32,7 +32,8 @@ func run(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t, clienttest.NewServer(), record.NewFakeRecorder(100), metrics.NewKubeRegistry()}
 		entry := New(Options{})
-		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}})
+		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Pod{}},
+			managertest.Cache{Example: &corev1.PersistentVolumeClaim{}})
 		c.Access.Events = b.events
 		c.RegisterMetrics = b.metrics.MustRegister
 		managertest.Run(t, c, entry, func() { test(b) })
@@ -51,7 +52,8 @@ func (b *bench) put(objects ...plan.Object) {
 
 func (b *bench) remove(claim string) {
 	b.Helper()
-	if err := b.Delete(b.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: claim}, metav1.DeleteOptions{}); err != nil {
+	if err := b.Delete(b.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: claim},
+		metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	clienttest.Settle()
@@ -98,7 +100,8 @@ func TestClaimsFollowTheirPod(t *testing.T) { // ST-20 to ST-24, ST-26
 		b.want("a new pod", 2, "web-a", "web-b")
 		b.remove("web-a")
 		b.want("a claim that was deleted by hand is made anew", 3, "web-a", "web-b")
-		if b.counter("ephemeral_volume_controller_create_total") != 3 || b.counter("ephemeral_volume_controller_create_failures_total") != 0 {
+		if b.counter("ephemeral_volume_controller_create_total") != 3 ||
+			b.counter("ephemeral_volume_controller_create_failures_total") != 0 {
 			t.Error("the metrics count something else")
 		}
 		if events := b.told(); len(events) > 0 {
@@ -141,7 +144,9 @@ func TestST83StaleCache(t *testing.T) {
 
 func TestErrorsAreRetried(t *testing.T) { // ST-25, ST-26
 	run(t, func(b *bench) {
-		b.BeforeWrite(clienttest.RefuseFirst(2, apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "web-a", errors.New("exceeded quota"))))
+		b.BeforeWrite(clienttest.RefuseFirst(2,
+			apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "web-a",
+				errors.New("exceeded quota"))))
 		b.put(newPod("web", ephemeral("a")))
 		time.Sleep(time.Minute)
 		b.want("when the quota allows it", 1, "web-a")
@@ -149,7 +154,8 @@ func TestErrorsAreRetried(t *testing.T) { // ST-25, ST-26
 		if events := b.told(); !slices.Equal(events, []string{want, want}) {
 			t.Error(events)
 		}
-		if b.counter("ephemeral_volume_controller_create_total") != 3 || b.counter("ephemeral_volume_controller_create_failures_total") != 2 {
+		if b.counter("ephemeral_volume_controller_create_total") != 3 ||
+			b.counter("ephemeral_volume_controller_create_failures_total") != 2 {
 			t.Error("the metrics count something else")
 		}
 	})
@@ -160,7 +166,8 @@ func TestST84EachVolumeByItself(t *testing.T) {
 	run(t, func(b *bench) {
 		b.BeforeWrite(func(w clienttest.Write) error {
 			if w.Key.Name == "web-a" {
-				return apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "web-a", errors.New("exceeded quota"))
+				return apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "web-a",
+					errors.New("exceeded quota"))
 			}
 			return nil
 		})

@@ -24,7 +24,8 @@ func newPod(name string, edits ...podEdit) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "5"}}
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
-		{Name: "named", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-other"}}},
+		{Name: "named",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-other"}}},
 	}
 	p.Status.Phase = corev1.PodPending
 	for _, edit := range edits {
@@ -41,7 +42,8 @@ func ephemeral(name string) podEdit {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"type": name}, Annotations: map[string]string{"note": "x"}},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(
+						"1Gi")}},
 				},
 			}},
 		}})
@@ -56,7 +58,8 @@ func uid(of types.UID) podEdit { return func(p *corev1.Pod) { p.UID = of } }
 
 // newClaim is a claim that belongs to a pod, or to nobody.
 func newClaim(name string, of *corev1.Pod) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "6"}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
+		ResourceVersion: "6"}}
 	if of != nil {
 		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(of, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	}

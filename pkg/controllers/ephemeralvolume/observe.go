@@ -21,7 +21,8 @@ type caches struct {
 }
 
 // observe finds a pod and the claims that have the names of those of its ephemeral volumes.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
 		return o, nil
@@ -44,7 +45,8 @@ func live(s snapshot) (sets []reconcile.Live) {
 	for _, name := range ephemeralClaims(s.Pod) {
 		if s.Claims[name] == nil {
 			sets = append(sets, reconcile.Live{
-				Kind: client.KindFor[*corev1.PersistentVolumeClaim](), Namespace: s.Pod.Namespace, Name: name, Selector: labels.Everything(),
+				Kind: client.KindFor[*corev1.PersistentVolumeClaim](), Namespace: s.Pod.Namespace, Name: name,
+				Selector: labels.Everything(),
 			})
 		}
 	}

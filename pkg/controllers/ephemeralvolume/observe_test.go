@@ -20,7 +20,8 @@ func TestObserve(t *testing.T) {
 	r := request("web")
 	r.Memory = &memory{Reported: map[string]types.UID{"web-a": "x"}}
 	o, err := k.observe(t.Context(), r)
-	if err != nil || !o.Exists || o.Snapshot.Pod != web || len(o.Snapshot.Claims) != 1 || o.Snapshot.Claims["web-a"] == nil || o.Snapshot.Reported["web-a"] != "x" {
+	if err != nil || !o.Exists || o.Snapshot.Pod != web || len(o.Snapshot.Claims) != 1 || o.Snapshot.Claims["web-a"] == nil ||
+		o.Snapshot.Reported["web-a"] != "x" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if o, err := k.observe(t.Context(), request("gone")); err != nil || o.Exists {
@@ -48,7 +49,8 @@ func TestEnqueuedByPod(t *testing.T) {
 		{"one that is gone, of which something may be remembered", with, nil, true},
 		{"one that is gone and had no such volumes", plain, nil, false},
 	} {
-		if got := enqueuedByPod(c.before, c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "web"}) != c.want || len(got) > 1 {
+		if got := enqueuedByPod(c.before, c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "web"}) != c.want ||
+			len(got) > 1 {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

@@ -87,8 +87,10 @@ func creation(pod *corev1.Pod, v *corev1.Volume) plan.Create {
 	template := v.Ephemeral.VolumeClaimTemplate.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: podutil.EphemeralClaim(pod, v), Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))},
+			Namespace: pod.Namespace, Name: podutil.EphemeralClaim(pod, v), Labels: template.Labels,
+			Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod,
+				corev1.SchemeGroupVersion.WithKind("Pod"))},
 		},
 		Spec: template.Spec,
 	}
@@ -100,12 +102,14 @@ func creation(pod *corev1.Pod, v *corev1.Volume) plan.Create {
 
 // failed is the event about a volume that the pod has to wait for (ST-25).
 func failed(v *corev1.Volume, why string) plan.Event {
-	return plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedBinding", Message: fmt.Sprintf("ephemeral volume %s: %s", v.Name, why)}
+	return plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedBinding",
+		Message: fmt.Sprintf("ephemeral volume %s: %s", v.Name, why)}
 }
 
 // notOwner is the message about a claim that has the name of one of the pod's, and is not its own.
 func notOwner(c *corev1.PersistentVolumeClaim, pod *corev1.Pod) string {
-	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", c.Namespace, c.Name, pod.Namespace, pod.Name)
+	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", c.Namespace, c.Name, pod.Namespace,
+		pod.Name)
 }
 
 // ownerOf says to whom a claim belongs.

@@ -29,19 +29,26 @@ func TestPlan(t *testing.T) {
 		told []string
 	}{
 		{name: "a pod without ephemeral volumes", seen: seen(newPod("web"))},
-		{name: "ST-21 each volume gets a claim, in the order of the spec", seen: seen(newPod("web", ephemeral("z"), ephemeral("a"))), want: []string{"web-z", "web-a"}},
+		{name: "ST-21 each volume gets a claim, in the order of the spec", seen: seen(newPod("web", ephemeral("z"), ephemeral("a"))),
+			want: []string{"web-z", "web-a"}},
 		{name: "ST-23 a claim of the pod is left alone", seen: seen(web, newClaim("web-a", web)), want: []string{"web-b"}},
 		{name: "ST-23 whatever its state", seen: seen(web, lost, newClaim("web-b", web))},
 		{name: "ST-23 also one that is being deleted", seen: seen(web, doomed, newClaim("web-b", web))},
-		{name: "ST-24 a claim of nobody is not adopted", seen: seen(web, newClaim("web-a", nil), newClaim("web-b", web)), told: []string{conflict}},
-		{name: "ST-24 nor is one of another pod of that name", seen: seen(web, newClaim("web-a", newPod("web", uid("before"))), newClaim("web-b", web)), told: []string{conflict}},
-		{name: "ST-86 nor one of a pod whose claim has that name by chance", seen: seen(web, newClaim("web-a", newPod("we")), newClaim("web-b", web)), told: []string{conflict}},
-		{name: "ST-84 one volume that fails holds up no other", seen: seen(web, newClaim("web-a", nil)), want: []string{"web-b"}, told: []string{conflict}},
+		{name: "ST-24 a claim of nobody is not adopted", seen: seen(web, newClaim("web-a", nil), newClaim("web-b", web)),
+			told: []string{conflict}},
+		{name: "ST-24 nor is one of another pod of that name",
+			seen: seen(web, newClaim("web-a", newPod("web", uid("before"))), newClaim("web-b", web)), told: []string{conflict}},
+		{name: "ST-86 nor one of a pod whose claim has that name by chance",
+			seen: seen(web, newClaim("web-a", newPod("we")), newClaim("web-b", web)), told: []string{conflict}},
+		{name: "ST-84 one volume that fails holds up no other", seen: seen(web, newClaim("web-a", nil)), want: []string{"web-b"},
+			told: []string{conflict}},
 		{name: "ST-20 a pod that is being deleted", seen: seen(newPod("web", ephemeral("a"), leaving))},
 		{name: "ST-85 a pod that has failed", seen: seen(newPod("web", ephemeral("a"), phase(corev1.PodFailed)))},
-		{name: "ST-85 a pod that has succeeded", seen: seen(newPod("web", ephemeral("a"), phase(corev1.PodSucceeded)), newClaim("web-a", nil))},
+		{name: "ST-85 a pod that has succeeded",
+			seen: seen(newPod("web", ephemeral("a"), phase(corev1.PodSucceeded)), newClaim("web-a", nil))},
 		{name: "ST-28 a pod on no node", seen: seen(newPod("web", ephemeral("a"))), want: []string{"web-a"}},
-		{name: "a running pod whose claim was deleted by force", seen: seen(newPod("web", ephemeral("a"), phase(corev1.PodRunning))), want: []string{"web-a"}},
+		{name: "a running pod whose claim was deleted by force", seen: seen(newPod("web", ephemeral("a"), phase(corev1.PodRunning))),
+			want: []string{"web-a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := plantest.Restored(t, c.seen)
@@ -69,7 +76,8 @@ func TestST22CreatedClaim(t *testing.T) {
 	want := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-a", Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "uid-web", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "uid-web", Controller: ptr.To(true),
+				BlockOwnerDeletion: ptr.To(true)}},
 		},
 		Spec: template.Spec,
 	}
@@ -87,7 +95,8 @@ func TestST22CreatedClaim(t *testing.T) {
 func TestST25FailedCreation(t *testing.T) {
 	_, p := planClaims(epoch, seen(newPod("web", ephemeral("a"))))
 	got := p.Steps[0].(plan.Each).Sequences[0][0].(plan.Create).Events
-	want := plan.Events{Failed: plan.Event{Type: "Warning", Reason: "FailedBinding", Message: "ephemeral volume a: create PVC web-a: {error}"}}
+	want := plan.Events{Failed: plan.Event{Type: "Warning", Reason: "FailedBinding",
+		Message: "ephemeral volume a: create PVC web-a: {error}"}}
 	if got != want {
 		t.Errorf("%+v", got)
 	}
@@ -123,7 +132,8 @@ func TestExplain(t *testing.T) {
 		"create the claims web-a, web-b, web-c":  seen(web),
 		"the pod is being deleted":               seen(newPod("web", leaving)),
 		"the pod has ended, and needs no claims": seen(newPod("web", phase(corev1.PodFailed))),
-		"create the claims web-b; wait until these claims of others are gone: web-a, which belongs to no pod; web-c, which belongs to the Pod we (uid uid-we)": seen(web, newClaim("web-a", nil), newClaim("web-c", newPod("we"))),
+		"create the claims web-b; wait until these claims of others are gone: web-a, which belongs to no pod; web-c, which belongs to the " +
+			"Pod we (uid uid-we)": seen(web, newClaim("web-a", nil), newClaim("web-c", newPod("we"))),
 	} {
 		if _, p := planClaims(epoch, s); p.Why != want {
 			t.Errorf("%q, want %q", p.Why, want)

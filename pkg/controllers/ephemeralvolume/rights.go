@@ -7,9 +7,12 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "pods"}, {Name: "persistentvolumeclaims"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"create"}, For: "claims of ephemeral volumes"},
-			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"get"}, For: "a live look at who has the name of a claim"},
-			rbac.Rule{Resource: "pods/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its claims", Implied: true},
+			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"create"},
+				For: "claims of ephemeral volumes"},
+			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"get"},
+				For: "a live look at who has the name of a claim"},
+			rbac.Rule{Resource: "pods/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its claims",
+				Implied: true},
 		),
 	}
 }

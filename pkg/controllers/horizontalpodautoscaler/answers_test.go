@@ -22,7 +22,8 @@ func TestAutoscalersShareRequests(t *testing.T) {
 	var keys []plan.Key
 	for i := range 5 {
 		name := fmt.Sprint("web-", i)
-		h := web(called(name, name), measuring(used(corev1.ResourceCPU, "50m"), usedByContainer("main", 50), external("queue", valued("1"), nil)))
+		h := web(called(name, name),
+			measuring(used(corev1.ResourceCPU, "50m"), usedByContainer("main", 50), external("queue", valued("1"), nil)))
 		p := pod(0, func(p *corev1.Pod) { p.Name, p.Labels = name+"-x", map[string]string{"app": name} })
 		use[p.Name] = int64(100 + i)
 		b.put(t, h, deployment(name, 1), p)
@@ -68,7 +69,8 @@ func TestAQuestionWithoutAnswer(t *testing.T) {
 		go func() {
 			defer close(done)
 			for range 40 {
-				_, err := a.get(t.Context(), time.Now(), "g", "shop", question{path: "slow"}, func(ctx context.Context) (any, error) { asked++; return hang(ctx) })
+				_, err := a.get(t.Context(), time.Now(), "g", "shop", question{path: "slow"},
+					func(ctx context.Context) (any, error) { asked++; return hang(ctx) })
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
@@ -127,7 +129,8 @@ func TestAnAPIThatHangs(t *testing.T) {
 				t.Errorf("asked %d times, in %v", asked, time.Since(began))
 			}
 			time.Sleep(a.schedule.Period)
-			if v, err := a.get(t.Context(), time.Now(), "other", "shop", question{path: "c"}, func(context.Context) (any, error) { return 3, nil }); v != 3 || err != nil {
+			if v, err := a.get(t.Context(), time.Now(), "other", "shop", question{path: "c"},
+				func(context.Context) (any, error) { return 3, nil }); v != 3 || err != nil {
 				t.Error(v, err)
 			}
 		}
@@ -216,7 +219,8 @@ func TestOneRequestAtATime(t *testing.T) {
 		asked := 0
 		for range 3 {
 			go func() {
-				v, err := a.get(t.Context(), time.Now(), "g", "a", question{path: "x"}, func(context.Context) (any, error) { asked++; time.Sleep(time.Second); return asked, nil })
+				v, err := a.get(t.Context(), time.Now(), "g", "a", question{path: "x"},
+					func(context.Context) (any, error) { asked++; time.Sleep(time.Second); return asked, nil })
 				if v != 1 || err != nil {
 					t.Error(v, err)
 				}
@@ -225,7 +229,8 @@ func TestOneRequestAtATime(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, _ = a.get(t.Context(), time.Now(), "g", "a", question{path: "y"}, func(context.Context) (any, error) { time.Sleep(time.Second); return nil, nil })
+			_, _ = a.get(t.Context(), time.Now(), "g", "a", question{path: "y"},
+				func(context.Context) (any, error) { time.Sleep(time.Second); return nil, nil })
 		}()
 		synctest.Wait()
 		cancel()

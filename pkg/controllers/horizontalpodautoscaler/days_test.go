@@ -38,7 +38,8 @@ func hump(hour, at, width, height float64) float64 {
 func days() map[string]day {
 	noise := func(hour float64) float64 { return 1 + 0.06*math.Sin(hour*97) + 0.04*math.Sin(hour*341+1) }
 	slow := rulesWith(300, autoscalingv2.MaxChangePolicySelect, policy(autoscalingv2.PodsScalingPolicy, 1, 60))
-	fast := rulesWith(0, autoscalingv2.MaxChangePolicySelect, policy(autoscalingv2.PercentScalingPolicy, 50, 30), policy(autoscalingv2.PodsScalingPolicy, 2, 30))
+	fast := rulesWith(0, autoscalingv2.MaxChangePolicySelect, policy(autoscalingv2.PercentScalingPolicy, 50, 30),
+		policy(autoscalingv2.PodsScalingPolicy, 2, 30))
 	return map[string]day{
 		"shop": {
 			title: "A shop: busy at noon and in the evening", each: 60, starts: 30 * time.Second, restart: 13,
@@ -108,7 +109,8 @@ type application struct {
 
 // play lets a day pass, a period at a time.
 func (d day) play() *application {
-	a := &application{day: d, now: now.Truncate(24 * time.Hour), autoscaler: web(d.edits...), replicas: max(1, *web(d.edits...).Spec.MinReplicas)}
+	a := &application{day: d, now: now.Truncate(24 * time.Hour), autoscaler: web(d.edits...),
+		replicas: max(1, *web(d.edits...).Spec.MinReplicas)}
 	fmt.Fprintln(&a.diary, d.title)
 	began := a.now
 	for a.now.Sub(began) < 24*time.Hour {
@@ -225,14 +227,17 @@ func (a *application) image() string {
 	x := func(hour float64) float64 { return left + hour/24*(right-left) }
 	y := func(n float64) float64 { return top + (1-n/most)*(height-top-30) }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width,
+		height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	fmt.Fprintf(&b, `<text x="%d" y="18" font-size="14">%s</text>`+"\n", left, a.title)
 	for hour := 0; hour <= 24; hour += 3 {
-		fmt.Fprintf(&b, `<path d="M%.1f %d V%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%02d:00</text>`+"\n", x(float64(hour)), top, height-30, x(float64(hour)), height-12, hour)
+		fmt.Fprintf(&b, `<path d="M%.1f %d V%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%02d:00</text>`+"\n",
+			x(float64(hour)), top, height-30, x(float64(hour)), height-12, hour)
 	}
 	for _, n := range []float64{0, math.Round(most / 2), math.Floor(most)} {
-		fmt.Fprintf(&b, `<path d="M%d %.1f H%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n", left, y(n), right, left-6, y(n)+4, n)
+		fmt.Fprintf(&b, `<path d="M%d %.1f H%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n", left, y(n), right,
+			left-6, y(n)+4, n)
 	}
 	b.WriteString(`<path fill="none" stroke="#c60" d="`)
 	for i, n := range a.loads {
@@ -245,6 +250,7 @@ func (a *application) image() string {
 		}
 	}
 	fmt.Fprintf(&b, ` H%.1f"/>`+"\n", x(24))
-	fmt.Fprintf(&b, `<text x="%d" y="18" text-anchor="end"><tspan fill="#c60">replicas that the load asks for</tspan> <tspan fill="#06c">replicas</tspan></text>`+"\n</svg>\n", right)
+	fmt.Fprintf(&b,
+		`<text x="%d" y="18" text-anchor="end"><tspan fill="#c60">replicas that the load asks for</tspan> <tspan fill="#06c">replicas</tspan></text>`+"\n</svg>\n", right)
 	return b.String()
 }

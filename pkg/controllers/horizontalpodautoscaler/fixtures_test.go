@@ -76,13 +76,15 @@ func quantityOf(text string) *resource.Quantity {
 }
 
 func used(name corev1.ResourceName, value string) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: averaging(value)}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: averaging(value)}}
 }
 
 func usedByContainer(container string, percent int32) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
-		Name: corev1.ResourceCPU, Container: container,
-		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent}}}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType,
+		ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+			Name: corev1.ResourceCPU, Container: container,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent}}}
 }
 
 func ofPods(name, value string) autoscalingv2.MetricSpec {
@@ -130,8 +132,9 @@ func conditioned(t autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1
 // pod is a ready pod of the app web that has run for half an hour and requests 100m of CPU and 100Mi of memory.
 func pod(i int, edits ...podEdit) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("uid-web-", i)), Labels: map[string]string{"app": "web"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{container("main", "100m")}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("uid-web-", i)),
+			Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{container("main", "100m")}},
 	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.StartTime = &metav1.Time{Time: now.Add(-30 * time.Minute)}
@@ -166,7 +169,8 @@ func defaultOptions() *Options { return New(Options{}).Flags.(*Options) }
 // at is a snapshot of a target of so many replicas, all of which are ready pods that use so much of the CPU, in thousandths.
 func at(replicas int32, use int64, edits ...edit) snapshot {
 	s := snapshot{
-		Autoscaler: web(), Settings: defaultOptions().settings(func(gate string) bool { return gate != "HPAScaleToZero" }), Began: now, Next: 15 * time.Second,
+		Autoscaler: web(), Settings: defaultOptions().settings(func(gate string) bool { return gate != "HPAScaleToZero" }), Began: now,
+		Next: 15 * time.Second,
 		Target: &target{
 			Kind: deploymentKind(), UID: "uid-web", Version: "7", Replicas: replicas, Observed: replicas, Labels: "app=web",
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -275,7 +279,8 @@ func scaledBy(p plan.Plan) *plan.Change {
 // carriedOut is the outcome of a plan when nothing goes wrong.
 func carriedOut(p plan.Plan) plan.Outcome {
 	if c := scaledBy(p); c != nil {
-		return plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Object: c.New, Subresource: scaleSubresource, UID: c.New.GetUID(), Version: "8"}}}
+		return plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Object: c.New, Subresource: scaleSubresource, UID: c.New.GetUID(),
+			Version: "8"}}}
 	}
 	return plan.Outcome{}
 }
@@ -373,7 +378,8 @@ func (b *bench) GetScale(_ context.Context, m client.Mapping, key plan.Key) (*au
 	defer b.mu.Unlock()
 	b.asked = append(b.asked, "scale of "+m.Resource+" "+key.String())
 	if slices.Contains(b.gone, m.Version) {
-		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, "", "404 page not found", 0, true)
+		return nil,
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, "", "404 page not found", 0, true)
 	}
 	if s := b.scales[m.Resource+"/"+key.Name]; s != nil {
 		return s, nil

@@ -49,7 +49,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			b.put(t, p)
 		}
 		b.raw[podMetricsPath] = rapid.SampledFrom([]any{
-			nil, "[]", "{}", `{"items":[{}]}`, `{"items":[{"metadata":{"name":"web-0"},"containers":[{"usage":{"cpu":"-1","memory":"9E"}}]}]}`,
+			nil, "[]", "{}", `{"items":[{}]}`,
+			`{"items":[{"metadata":{"name":"web-0"},"containers":[{"usage":{"cpu":"-1","memory":"9E"}}]}]}`,
 			podMetrics(map[string]int64{"web-0": 1 << 60, "web-1": -5}),
 		}).Draw(t, "answer")
 		for _, m := range h.Spec.Metrics {
@@ -75,9 +76,11 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(`{"items":[{"value":"1e400"}]}`, "a in (b,c),!d,e!=f")
 	f.Add(`{"items":null}`, "a>1")
 	f.Fuzz(func(t *testing.T, answer, selector string) {
-		h := web(targeting("example.com/v1", "Widget", "w"), measuring(used(corev1.ResourceCPU, "1"), external("queue", averaging("1"), nil)))
+		h := web(targeting("example.com/v1", "Widget", "w"),
+			measuring(used(corev1.ResourceCPU, "1"), external("queue", averaging("1"), nil)))
 		b := newBench(t, h, pod(0))
-		b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}, Status: autoscalingv1.ScaleStatus{Selector: selector}}
+		b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1},
+			Status: autoscalingv1.ScaleStatus{Selector: selector}}
 		b.raw[podMetricsPath], b.raw[externalPath+"queue"] = answer, answer
 		s := b.observed(t, now, webKey, nil)
 		planned(now, s)

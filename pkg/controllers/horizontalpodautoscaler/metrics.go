@@ -33,7 +33,8 @@ func newCollectors() *collectors {
 	const subsystem = "horizontal_pod_autoscaler_controller"
 	buckets := metrics.ExponentialBuckets(0.001, 2, 15)
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}, labels)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name,
+			StabilityLevel: metrics.ALPHA, Help: help}, labels)
 	}
 	histogram := func(name, help string, labels ...string) *metrics.HistogramVec {
 		return metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -43,15 +44,23 @@ func newCollectors() *collectors {
 		reconciled: counter("reconciliations_total", "Evaluations of autoscalers.", "action", "error"),
 		took: histogram("reconciliation_duration_seconds",
 			"How long evaluations of autoscalers took, the write of the scale included.", "action", "error"),
-		computed:  counter("metric_computation_total", "Evaluations of single metrics.", "action", "error", "metric_type"),
-		computing: histogram("metric_computation_duration_seconds", "How long it took to read single metrics.", "action", "error", "metric_type"),
-		desired: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas", StabilityLevel: metrics.ALPHA,
-			Help: "The number of replicas that an autoscaler wants its target to have."}, []string{"namespace", "hpa_name"}),
-		lag: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "evaluation_lag_seconds", StabilityLevel: metrics.ALPHA,
-			Help: "How much later than they were due autoscalers were evaluated.", Buckets: metrics.ExponentialBuckets(0.001, 2, 17)}),
-		number: metrics.NewGauge(&metrics.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", StabilityLevel: metrics.ALPHA,
-			Help: "The number of autoscalers."}),
-		stale: counter("stale_sync_skips_total", "Evaluations that were put off because the cache of the resource lacked own writes.", "group", "resource"),
+		computed: counter("metric_computation_total", "Evaluations of single metrics.", "action", "error",
+			"metric_type"),
+		computing: histogram("metric_computation_duration_seconds", "How long it took to read single metrics.",
+			"action", "error", "metric_type"),
+		desired: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "The number of replicas that an autoscaler wants its target to have."},
+			[]string{"namespace", "hpa_name"}),
+		lag: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "evaluation_lag_seconds",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "How much later than they were due autoscalers were evaluated.",
+			Buckets:        metrics.ExponentialBuckets(0.001, 2, 17)}),
+		number: metrics.NewGauge(&metrics.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "The number of autoscalers."}),
+		stale: counter("stale_sync_skips_total",
+			"Evaluations that were put off because the cache of the resource lacked own writes.", "group", "resource"),
 		known: map[plan.Key]bool{},
 	}
 }
@@ -140,11 +149,13 @@ func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _
 	}
 	c.count(s, d)
 	if rescaled(did) {
-		klog.FromContext(ctx).Info("Scaled the target of an autoscaler", "hpa", klog.KObj(s.Autoscaler), "target", s.Autoscaler.Spec.ScaleTargetRef.Name,
+		klog.FromContext(ctx).Info("Scaled the target of an autoscaler", "hpa", klog.KObj(s.Autoscaler), "target",
+			s.Autoscaler.Spec.ScaleTargetRef.Name,
 			"kind", s.Target.Kind.Kind, "from", s.Target.Replicas, "to", d.Desired, "reason", d.Reason)
 	}
 	if d.Failed {
-		klog.FromContext(ctx).V(2).Info("An autoscaler cannot tell the size of its target", "hpa", klog.KObj(s.Autoscaler), "why", d.Why)
+		klog.FromContext(ctx).V(2).Info("An autoscaler cannot tell the size of its target", "hpa",
+			klog.KObj(s.Autoscaler), "why", d.Why)
 	}
 }
 

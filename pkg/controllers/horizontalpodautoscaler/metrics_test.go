@@ -47,8 +47,10 @@ func TestMetrics(t *testing.T) { // HPA-62, HPA-63, HPA-64, HPA-68
 	countApplied(c, t.Context(), at(4, 50, func(s *snapshot) { s.Target, s.Unparsable = nil, true }), plan.Outcome{})
 	for of, want := range map[string]float64{
 		"num_horizontal_pod_autoscalers ": 2, "desired_replicas web shop": 4, "evaluation_lag_seconds ": 1,
-		"reconciliations_total scale_up none": 1, "reconciliations_total none none": 1, "reconciliations_total none internal": 1, "reconciliations_total none spec": 1,
-		"reconciliation_duration_seconds none none": 1, "metric_computation_total scale_up none Resource": 2, "metric_computation_total none internal Resource": 1,
+		"reconciliations_total scale_up none": 1, "reconciliations_total none none": 1, "reconciliations_total none internal": 1,
+		"reconciliations_total none spec":           1,
+		"reconciliation_duration_seconds none none": 1, "metric_computation_total scale_up none Resource": 2,
+		"metric_computation_total none internal Resource":            1,
 		"metric_computation_duration_seconds scale_up none Resource": 2,
 	} {
 		name, labels, _ := strings.Cut(of, " ")
@@ -84,7 +86,8 @@ func TestOptions(t *testing.T) { // HPA-1..7
 	}
 	for _, wrong := range []func(*Options){
 		func(o *Options) { o.Workers = 0 }, func(o *Options) { o.SyncPeriod = 0 }, func(o *Options) { o.Tolerance = -1 },
-		func(o *Options) { o.DownscaleStabilization = -1 }, func(o *Options) { o.CPUInitializationTime = -1 }, func(o *Options) { o.InitialReadinessDelay = -1 },
+		func(o *Options) { o.DownscaleStabilization = -1 }, func(o *Options) { o.CPUInitializationTime = -1 },
+		func(o *Options) { o.InitialReadinessDelay = -1 },
 	} {
 		o := defaultOptions()
 		wrong(o)

@@ -66,7 +66,8 @@ func newAnswers(r schedule) *answers {
 
 // get returns what read has returned in this period of the namespace, and calls it if nobody has. A question that had
 // no answer in time is not asked again for a period.
-func (a *answers) get(ctx context.Context, now time.Time, group, namespace string, q question, read func(context.Context) (any, error)) (any, error) {
+func (a *answers) get(ctx context.Context, now time.Time, group, namespace string, q question,
+	read func(context.Context) (any, error)) (any, error) {
 	slot := a.schedule.slot(now, namespace)
 	a.mu.Lock()
 	asked := time.Now() // the reconcile may have begun long ago

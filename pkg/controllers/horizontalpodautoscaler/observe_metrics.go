@@ -79,7 +79,8 @@ func (k *reads) resource(ctx context.Context, name corev1.ResourceName, containe
 	if k.view.sharesResource() {
 		selector = ""
 	}
-	all, err := ask(ctx, k, resourcemetrics.GroupName, path+"/namespaces/"+k.namespace()+"/pods", selecting(selector, ""), "pods.metrics.k8s.io",
+	all, err := ask(ctx, k, resourcemetrics.GroupName, path+"/namespaces/"+k.namespace()+"/pods",
+		selecting(selector, ""), "pods.metrics.k8s.io",
 		func(l *resourcemetrics.PodMetricsList) map[string]*resourcemetrics.PodMetrics {
 			byName := make(map[string]*resourcemetrics.PodMetrics, len(l.Items))
 			for i := range l.Items {
@@ -139,7 +140,8 @@ func (k *reads) ofPods(ctx context.Context, m autoscalingv2.MetricIdentifier) (m
 		selector = ""
 	}
 	path := "/apis/" + version + "/namespaces/" + k.namespace() + "/pods/*/" + m.Name
-	all, err := ask(ctx, k, custommetrics.GroupName, path, selecting(selector, metricSelector), "pods.custom.metrics.k8s.io *",
+	all, err := ask(ctx, k, custommetrics.GroupName, path, selecting(selector, metricSelector),
+		"pods.custom.metrics.k8s.io *",
 		func(l *custommetrics.MetricValueList) map[string]sample {
 			byName := make(map[string]sample, len(l.Items))
 			for i := range l.Items {
@@ -199,7 +201,8 @@ func (k *reads) ofObject(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 		resource = mapping.GroupResource().String()
 		path += "/" + resource + "/" + m.DescribedObject.Name + "/" + m.Metric.Name
 	}
-	values, err := ask(ctx, k, custommetrics.GroupName, path, selecting("", metricSelector), resource+".custom.metrics.k8s.io",
+	values, err := ask(ctx, k, custommetrics.GroupName, path, selecting("", metricSelector),
+		resource+".custom.metrics.k8s.io",
 		func(l *custommetrics.MetricValueList) []custommetrics.MetricValue { return l.Items })
 	switch {
 	case err != nil:
@@ -207,7 +210,8 @@ func (k *reads) ofObject(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 	case len(values) == 0:
 		return 0, errNoMetrics
 	case len(values) > 1:
-		return 0, fmt.Errorf("the custom metrics API server returned %d results when we asked for exactly one", len(values))
+		return 0,
+			fmt.Errorf("the custom metrics API server returned %d results when we asked for exactly one", len(values))
 	}
 	return milli(values[0].Value), nil
 }
@@ -219,7 +223,8 @@ func (k *reads) external(ctx context.Context, m autoscalingv2.MetricIdentifier) 
 		return 0, err
 	}
 	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/" + k.namespace() + "/" + m.Name
-	values, err := ask(ctx, k, externalmetrics.GroupName, path, selecting(selector, ""), m.Name+".external.metrics.k8s.io",
+	values, err := ask(ctx, k, externalmetrics.GroupName, path, selecting(selector, ""),
+		m.Name+".external.metrics.k8s.io",
 		func(l *externalmetrics.ExternalMetricValueList) []externalmetrics.ExternalMetricValue { return l.Items })
 	if err != nil {
 		return 0, err
@@ -255,7 +260,8 @@ func (k *reads) customVersion(ctx context.Context) (string, error) {
 
 // ask returns what became of the answer to a question that other autoscalers may have asked in the same period. What
 // is shared must not be changed.
-func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.Values, resource string, use func(*L) T) (found T, err error) {
+func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.Values, resource string,
+	use func(*L) T) (found T, err error) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if wrong := content.IsPathSegmentName(part); len(wrong) > 0 || part == "" { // no server accepts such a name
 			return found, fmt.Errorf("%q in %s is no name: %s", part, path, strings.Join(wrong, ", "))

@@ -111,7 +111,8 @@ func (v *view) count(h *autoscalingv2.HorizontalPodAutoscaler) {
 	resource, custom := false, map[string]bool{}
 	for _, m := range h.Spec.Metrics {
 		switch {
-		case m.Type == autoscalingv2.ResourceMetricSourceType, m.Type == autoscalingv2.ContainerResourceMetricSourceType:
+		case m.Type == autoscalingv2.ResourceMetricSourceType,
+			m.Type == autoscalingv2.ContainerResourceMetricSourceType:
 			resource = true
 		case m.Type == autoscalingv2.PodsMetricSourceType && m.Pods != nil:
 			custom[m.Pods.Metric.Name] = true
@@ -131,7 +132,8 @@ func (v *view) add(c targetSelector) {
 	defer v.mu.Unlock()
 	requirements, _ := c.selector.Requirements()
 	for _, r := range requirements {
-		if r.Operator() != selection.In && r.Operator() != selection.Equals && r.Operator() != selection.DoubleEquals || r.Values().Len() != 1 {
+		if r.Operator() != selection.In && r.Operator() != selection.Equals && r.Operator() != selection.DoubleEquals ||
+			r.Values().Len() != 1 {
 			continue
 		}
 		l := label{r.Key(), r.Values().UnsortedList()[0]}

@@ -68,7 +68,8 @@ func (k *caches) cachedTarget(namespace string, kind schema.GroupKind, name stri
 	}
 	of, _ := k.workloads.Kind(kind)
 	t := &target{
-		Kind: of, UID: w.Object.GetUID(), Version: w.Object.GetResourceVersion(), Replicas: w.Replicas, Observed: w.Observed, Selector: w.Selector,
+		Kind: of, UID: w.Object.GetUID(), Version: w.Object.GetResourceVersion(), Replicas: w.Replicas,
+		Observed: w.Observed, Selector: w.Selector,
 	}
 	if parsed, err := metav1.LabelSelectorAsSelector(w.Selector); err == nil && w.Selector != nil {
 		t.Labels = parsed.String()
@@ -82,7 +83,8 @@ var errClusterScoped = errors.New("an autoscaler cannot scale what has no namesp
 
 // liveTarget reads the scale of the target. If the server has nothing where the mapper says that the kind is, such as
 // after a custom resource has lost a version, it looks anew (HPA-12).
-func (k *caches) liveTarget(ctx context.Context, r request, kind schema.GroupKind, h *autoscalingv2.HorizontalPodAutoscaler) (*target, error) {
+func (k *caches) liveTarget(ctx context.Context, r request, kind schema.GroupKind,
+	h *autoscalingv2.HorizontalPodAutoscaler) (*target, error) {
 	found, stale, err := k.tryTarget(ctx, r, kind, h)
 	if stale && k.mayRefresh(r.Now) && k.mapper.Refresh(ctx) == nil {
 		found, _, err = k.tryTarget(ctx, r, kind, h)
@@ -137,7 +139,8 @@ func (k *caches) tryTarget(ctx context.Context, r request, kind schema.GroupKind
 // unknownPath reports whether the server has answered that it serves nothing there, rather than that it has no object
 // of the name.
 func unknownPath(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
+	return apierrors.IsNotFound(err) &&
+		strings.Contains(err.Error(), "the server could not find the requested resource")
 }
 
 // mappings returns how objects of a kind may be addressed: that of a built-in workload is known, others may
@@ -158,7 +161,9 @@ func scaledTarget(ctx context.Context, r request, m client.Mapping, key plan.Key
 	}
 	found, err := targetOfScale(m.GroupVersionKind, s)
 	if err != nil {
-		return nil, fmt.Errorf("received an object from a /scale endpoint which was not convertible to autoscaling Scale: %w", err)
+		return nil,
+			fmt.Errorf("received an object from a /scale endpoint which was not convertible to autoscaling Scale: %w",
+				err)
 	}
 	return found, nil
 }
@@ -166,7 +171,8 @@ func scaledTarget(ctx context.Context, r request, m client.Mapping, key plan.Key
 // targetOfScale returns what an autoscaler needs of a scale that was read live.
 func targetOfScale(kind schema.GroupVersionKind, s *autoscalingv1.Scale) (*target, error) {
 	t := &target{
-		Kind: kind, UID: s.UID, Version: s.ResourceVersion, Replicas: s.Spec.Replicas, Observed: s.Status.Replicas, Labels: s.Status.Selector,
+		Kind: kind, UID: s.UID, Version: s.ResourceVersion, Replicas: s.Spec.Replicas, Observed: s.Status.Replicas,
+		Labels: s.Status.Selector,
 	}
 	if t.Labels == "" {
 		return t, nil
@@ -198,7 +204,8 @@ func parseSelector(text string) (*metav1.LabelSelector, error) {
 		case selection.DoesNotExist:
 			one.Operator = metav1.LabelSelectorOpDoesNotExist
 		default:
-			return nil, fmt.Errorf("%q is not a valid label selector operator", r.Operator()) // one that compares numbers
+			// one that compares numbers
+			return nil, fmt.Errorf("%q is not a valid label selector operator", r.Operator())
 		}
 		found.MatchExpressions = append(found.MatchExpressions, one)
 	}

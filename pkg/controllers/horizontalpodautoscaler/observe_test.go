@@ -45,8 +45,10 @@ func targeting(apiVersion, kind, name string) autoscalerEdit {
 func TestTargets(t *testing.T) { // HPA-12
 	set := plantest.ReplicaSet("web-a", 2, plantest.Template("web", "v1"))
 	stateful := &appsv1.StatefulSet{ObjectMeta: *set.ObjectMeta.DeepCopy(), Spec: appsv1.StatefulSetSpec{Selector: set.Spec.Selector}}
-	rc := &corev1.ReplicationController{ObjectMeta: *set.ObjectMeta.DeepCopy(), Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(5)), Selector: map[string]string{"app": "web"}}}
-	widget := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "uid-w", ResourceVersion: "3"}, Spec: autoscalingv1.ScaleSpec{Replicas: 6},
+	rc := &corev1.ReplicationController{ObjectMeta: *set.ObjectMeta.DeepCopy(),
+		Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(5)), Selector: map[string]string{"app": "web"}}}
+	widget := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "uid-w", ResourceVersion: "3"},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: 6},
 		Status: autoscalingv1.ScaleStatus{Replicas: 5, Selector: "app in (web),x!=y"}}
 	for _, c := range []struct {
 		name  string
@@ -57,18 +59,26 @@ func TestTargets(t *testing.T) { // HPA-12
 		{"a Deployment from the cache", targeting("apps/v1", "Deployment", "web"), "Deployment 3 3 app=web", ""},
 		{"whatever the version", targeting("apps/v1beta1", "Deployment", "web"), "Deployment 3 3 app=web", ""},
 		{"a ReplicaSet", targeting("apps/v1", "ReplicaSet", "web-a"), "ReplicaSet 2 0 app=web,pod-template-hash=a", ""},
-		{"a StatefulSet of one replica, as none are given", targeting("apps/v1", "StatefulSet", "web-a"), "StatefulSet 1 0 app=web,pod-template-hash=a", ""},
+		{"a StatefulSet of one replica, as none are given", targeting("apps/v1", "StatefulSet", "web-a"),
+			"StatefulSet 1 0 app=web,pod-template-hash=a", ""},
 		{"a ReplicationController", targeting("v1", "ReplicationController", "web-a"), "ReplicationController 5 0 app=web", ""},
 		{"a custom resource, live", targeting("example.com/v1", "Widget", "w"), "Widget 6 5 app in (web),x!=y", "scale of widgets shop/w"},
-		{"HPA-13 a custom resource with a selector that cannot be read", targeting("example.com/v1", "Widget", "broken"), `received an object from a /scale endpoint which was not convertible to autoscaling Scale: ` +
-			`failed to parse target selector: couldn't parse the selector string "a b": unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt`, "scale of widgets shop/broken\nscale of widgets shop/broken"},
-		{"HPA-13 one with a selector that compares numbers", targeting("example.com/v1", "Widget", "large"), `received an object from a /scale endpoint which was not convertible to autoscaling Scale: ` +
-			`failed to parse target selector: "gt" is not a valid label selector operator`, "scale of widgets shop/large\nscale of widgets shop/large"},
-		{"HPA-13 a Deployment that is not there", targeting("apps/v1", "Deployment", "x"), `deployments.apps "x" not found`, "scale of deployments shop/x"},
-		{"HPA-12 all versions are tried, and the first error counts", targeting("example.com/v1", "Widget", "x"), `widgets.example.com "x" not found`, "scale of widgets shop/x\nscale of widgets shop/x"},
+		{"HPA-13 a custom resource with a selector that cannot be read", targeting("example.com/v1", "Widget", "broken"),
+			`received an object from a /scale endpoint which was not convertible to autoscaling Scale: ` +
+				`failed to parse target selector: couldn't parse the selector string "a b": unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt`, "scale of widgets shop/broken\nscale of widgets shop/broken"},
+		{"HPA-13 one with a selector that compares numbers", targeting("example.com/v1", "Widget", "large"),
+			`received an object from a /scale endpoint which was not convertible to autoscaling Scale: ` +
+				`failed to parse target selector: "gt" is not a valid label selector operator`,
+			"scale of widgets shop/large\nscale of widgets shop/large"},
+		{"HPA-13 a Deployment that is not there", targeting("apps/v1", "Deployment", "x"), `deployments.apps "x" not found`,
+			"scale of deployments shop/x"},
+		{"HPA-12 all versions are tried, and the first error counts", targeting("example.com/v1", "Widget", "x"),
+			`widgets.example.com "x" not found`, "scale of widgets shop/x\nscale of widgets shop/x"},
 		{"an unknown kind", targeting("example.com/v1", "Moon", "x"), `no matches for kind "Moon" in group "example.com"`, ""},
-		{"what has no namespace is left alone", targeting("example.com/v1", "Gadget", "x"), "an autoscaler cannot scale what has no namespace", ""},
-		{"HPA-13 a version that is none", targeting("a/b/c", "Deployment", "web"), "invalid API version in scale target reference: unexpected GroupVersion string: a/b/c", ""},
+		{"what has no namespace is left alone", targeting("example.com/v1", "Gadget", "x"),
+			"an autoscaler cannot scale what has no namespace", ""},
+		{"HPA-13 a version that is none", targeting("a/b/c", "Deployment", "web"),
+			"invalid API version in scale target reference: unexpected GroupVersion string: a/b/c", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, web(c.ref), deployment("web", 3), set, stateful, rc)
@@ -99,7 +109,8 @@ func TestStaleKinds(t *testing.T) {
 	m := &staleMapper{err: errors.New("no")}
 	b.mapper, b.gone = m, []string{"v1alpha1"}
 	b.raw[podMetricsPath] = podMetrics(nil)
-	b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 6}, Status: autoscalingv1.ScaleStatus{Selector: "app=web"}}
+	b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 6},
+		Status: autoscalingv1.ScaleStatus{Selector: "app=web"}}
 	for i, c := range []struct {
 		after     time.Duration
 		err       error
@@ -117,7 +128,8 @@ func TestStaleKinds(t *testing.T) {
 		if s.Target != nil {
 			found = s.Target.Kind.Version
 		}
-		if found != c.found || m.refreshed != c.refreshed || found == "" && s.TargetErr != "the server could not find the requested resource" {
+		if found != c.found || m.refreshed != c.refreshed ||
+			found == "" && s.TargetErr != "the server could not find the requested resource" {
 			t.Errorf("%d: found %q, looked %d times: %s", i, found, m.refreshed, s.TargetErr)
 		}
 	}
@@ -130,7 +142,8 @@ func TestStaleKinds(t *testing.T) {
 // A row is a sentence: a metric is asked for like this, and this is read.
 func TestReadings(t *testing.T) {
 	group := func(versions ...string) map[string]any {
-		g := map[string]any{"kind": "APIGroup", "name": "custom.metrics.k8s.io", "preferredVersion": map[string]any{"groupVersion": versions[0]}}
+		g := map[string]any{"kind": "APIGroup", "name": "custom.metrics.k8s.io",
+			"preferredVersion": map[string]any{"groupVersion": versions[0]}}
 		var all []any
 		for _, v := range versions {
 			all = append(all, map[string]any{"groupVersion": v})
@@ -152,43 +165,70 @@ func TestReadings(t *testing.T) {
 		asked   string // the last question
 		want    string
 	}{
-		{"HPA-26a the CPU of pods", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70, "web-1": 80, "other": 9})},
+		{"HPA-26a the CPU of pods", used(corev1.ResourceCPU, "1"),
+			map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70, "web-1": 80, "other": 9})},
 			podMetricsPath + "?labelSelector=app=web", "web-0=70/30s web-1=80/30s"},
-		{"HPA-26a the memory", used(corev1.ResourceMemory, "1"), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", "web-0=52428800000/30s"},
-		{"HPA-26a a resource that is not measured", used("moonlight", "1"), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", ""},
-		{"HPA-26a a pod without containers", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: list(map[string]any{"metadata": map[string]any{"name": "web-0"}})}, podMetricsPath + "?labelSelector=app=web", ""},
-		{"HPA-26b one container", usedByContainer("main", 50), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", "web-0=70/30s"},
-		{"HPA-26b another container", usedByContainer("other", 50), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", ""},
-		{"HPA-26f no pod", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: podMetrics(nil)}, podMetricsPath + "?labelSelector=app=web", "no metrics returned from resource metrics API"},
+		{"HPA-26a the memory", used(corev1.ResourceMemory, "1"), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})},
+			podMetricsPath + "?labelSelector=app=web", "web-0=52428800000/30s"},
+		{"HPA-26a a resource that is not measured", used("moonlight", "1"),
+			map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", ""},
+		{"HPA-26a a pod without containers", used(corev1.ResourceCPU, "1"),
+			map[string]any{podMetricsPath: list(map[string]any{"metadata": map[string]any{"name": "web-0"}})},
+			podMetricsPath + "?labelSelector=app=web", ""},
+		{"HPA-26b one container", usedByContainer("main", 50), map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})},
+			podMetricsPath + "?labelSelector=app=web", "web-0=70/30s"},
+		{"HPA-26b another container", usedByContainer("other", 50),
+			map[string]any{podMetricsPath: podMetrics(map[string]int64{"web-0": 70})}, podMetricsPath + "?labelSelector=app=web", ""},
+		{"HPA-26f no pod", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: podMetrics(nil)},
+			podMetricsPath + "?labelSelector=app=web", "no metrics returned from resource metrics API"},
 		{"HPA-26f no API", used(corev1.ResourceCPU, "1"), nil, podMetricsPath + "?labelSelector=app=web",
 			"unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"},
-		{"HPA-26f an answer that is none", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: "moon"}, podMetricsPath + "?labelSelector=app=web",
-			"unable to fetch metrics from resource metrics API: the answer cannot be read: invalid character 'm' looking for beginning of value"},
-		{"HPA-26c a metric of pods, in the version that the server prefers", metered, map[string]any{customPath: group("custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"),
-			v2 + "/namespaces/shop/pods/*/hits": list(value("web-0", "5"), value("other", "7"))}, v2 + "/namespaces/shop/pods/*/hits?labelSelector=app=web&metricLabelSelector=verb=GET", "web-0=5000/1m0s"},
-		{"HPA-26c or in one that is known", metered, map[string]any{customPath: group("custom.metrics.k8s.io/v3", "custom.metrics.k8s.io/v1beta1"),
-			v1 + "/namespaces/shop/pods/*/hits": list(value("web-0", "5"))}, v1 + "/namespaces/shop/pods/*/hits?labelSelector=app=web&metricLabelSelector=verb=GET", "web-0=5000/1m0s"},
-		{"HPA-26c or not at all", metered, map[string]any{customPath: group("custom.metrics.k8s.io/v3")}, customPath, "unable to fetch metrics from custom metrics API: no known available metric versions found"},
-		{"HPA-26c no API", metered, nil, customPath, "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"},
+		{"HPA-26f an answer that is none", used(corev1.ResourceCPU, "1"), map[string]any{podMetricsPath: "moon"},
+			podMetricsPath + "?labelSelector=app=web",
+			"unable to fetch metrics from resource metrics API: the answer cannot be read: invalid character 'm' looking for beginning of " +
+				"value"},
+		{"HPA-26c a metric of pods, in the version that the server prefers", metered,
+			map[string]any{customPath: group("custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"),
+				v2 + "/namespaces/shop/pods/*/hits": list(value("web-0", "5"), value("other", "7"))},
+			v2 + "/namespaces/shop/pods/*/hits?labelSelector=app=web&metricLabelSelector=verb=GET", "web-0=5000/1m0s"},
+		{"HPA-26c or in one that is known", metered,
+			map[string]any{customPath: group("custom.metrics.k8s.io/v3", "custom.metrics.k8s.io/v1beta1"),
+				v1 + "/namespaces/shop/pods/*/hits": list(value("web-0", "5"))},
+			v1 + "/namespaces/shop/pods/*/hits?labelSelector=app=web&metricLabelSelector=verb=GET", "web-0=5000/1m0s"},
+		{"HPA-26c or not at all", metered, map[string]any{customPath: group("custom.metrics.k8s.io/v3")}, customPath,
+			"unable to fetch metrics from custom metrics API: no known available metric versions found"},
+		{"HPA-26c no API", metered, nil, customPath,
+			"unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"},
 		{"HPA-26d an object", ofObject("Service", "web", valued("1")), map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1"),
-			v1 + "/namespaces/shop/services/web/requests": list(value("web", "1500m"))}, v1 + "/namespaces/shop/services/web/requests", "1500"},
-		{"HPA-26d the namespace itself", ofObject("Namespace", "elsewhere", valued("1")), map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1"),
-			v1 + "/namespaces/shop/metrics/requests": list(value("shop", "2"))}, v1 + "/namespaces/shop/metrics/requests", "2000"},
+			v1 + "/namespaces/shop/services/web/requests": list(value("web", "1500m"))}, v1 + "/namespaces/shop/services/web/requests",
+			"1500"},
+		{"HPA-26d the namespace itself", ofObject("Namespace", "elsewhere", valued("1")),
+			map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1"),
+				v1 + "/namespaces/shop/metrics/requests": list(value("shop", "2"))}, v1 + "/namespaces/shop/metrics/requests", "2000"},
 		{"HPA-26d two answers", ofObject("Service", "web", valued("1")), map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1"),
-			v1 + "/namespaces/shop/services/web/requests": list(value("a", "1"), value("b", "1"))}, v1 + "/namespaces/shop/services/web/requests",
-			"unable to fetch metrics from custom metrics API: the custom metrics API server returned 2 results when we asked for exactly one"},
-		{"HPA-26d an unknown kind", ofObject("Moon", "web", valued("1")), map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1")}, customPath,
+			v1 + "/namespaces/shop/services/web/requests": list(value("a", "1"), value("b", "1"))},
+			v1 + "/namespaces/shop/services/web/requests",
+			"unable to fetch metrics from custom metrics API: the custom metrics API server returned 2 results when we asked for exactly " +
+				"one"},
+		{"HPA-26d an unknown kind", ofObject("Moon", "web", valued("1")),
+			map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1")}, customPath,
 			`unable to fetch metrics from custom metrics API: unable to map kind Moon to resource: no matches for kind "Moon" in group ""`},
-		{"a name that leads elsewhere is not asked for", ofObject("Service", "..", valued("1")), map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1")}, customPath,
+		{"a name that leads elsewhere is not asked for", ofObject("Service", "..", valued("1")),
+			map[string]any{customPath: group("custom.metrics.k8s.io/v1beta1")}, customPath,
 			`unable to fetch metrics from custom metrics API: ".." in /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/services/../requests is no name: may not be '..'`},
-		{"HPA-26e the sum of an external metric", external("queue", valued("1"), map[string]string{"of": "web"}), map[string]any{externalPath + "queue": list(value("", "1"), value("", "2500m"))},
+		{"HPA-26e the sum of an external metric", external("queue", valued("1"), map[string]string{"of": "web"}),
+			map[string]any{externalPath + "queue": list(value("", "1"), value("", "2500m"))},
 			externalPath + "queue?labelSelector=of=web", "3500"},
-		{"HPA-26e HPA-38 which has a limit", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list(value("", "9223372036854775"), value("", "9223372036854775"))},
+		{"HPA-26e HPA-38 which has a limit", external("queue", valued("1"), nil),
+			map[string]any{externalPath + "queue": list(value("", "9223372036854775"), value("", "9223372036854775"))},
 			externalPath + "queue", fmt.Sprint(math.MaxInt64)},
-		{"HPA-38 and so has each value", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list(value("", "10P"), value("", "-1"))},
+		{"HPA-38 and so has each value", external("queue", valued("1"), nil),
+			map[string]any{externalPath + "queue": list(value("", "10P"), value("", "-1"))},
 			externalPath + "queue", fmt.Sprint(math.MaxInt64 - 1000)},
-		{"HPA-38 of either sign", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list(value("", "-20E"))}, externalPath + "queue", fmt.Sprint(math.MinInt64)},
-		{"HPA-26f nothing of it", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list()}, externalPath + "queue", "no metrics returned from external metrics API"},
+		{"HPA-38 of either sign", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list(value("", "-20E"))},
+			externalPath + "queue", fmt.Sprint(math.MinInt64)},
+		{"HPA-26f nothing of it", external("queue", valued("1"), nil), map[string]any{externalPath + "queue": list()},
+			externalPath + "queue", "no metrics returned from external metrics API"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, web(measuring(c.metric)), deployment("web", 2), pod(0), pod(1))
@@ -209,7 +249,8 @@ func TestOneQuestionOfTwoKinds(t *testing.T) {
 	path := customPath + "/v1beta1/namespaces/shop/pods/*/hits"
 	all := ofObject("Pod", "*", valued("1"))
 	all.Object.Metric.Name = "hits"
-	b := newBench(t, web(measuring(ofPods("hits", "1"), all)), web(called("other", "x"), measuring(ofPods("hits", "1"))), deployment("web", 2), pod(0))
+	b := newBench(t, web(measuring(ofPods("hits", "1"), all)), web(called("other", "x"), measuring(ofPods("hits", "1"))),
+		deployment("web", 2), pod(0))
 	b.raw = map[string]any{
 		customPath: map[string]any{"preferredVersion": map[string]any{"groupVersion": "custom.metrics.k8s.io/v1beta1"}},
 		path:       map[string]any{"items": []any{map[string]any{"describedObject": map[string]any{"name": "web-0"}, "value": "5"}}},
@@ -243,14 +284,16 @@ func TestAmbiguousSelectors(t *testing.T) {
 		t.Error(s.Ambiguous)
 	}
 	b.put(t, web(called("second", "web")), web(called("custom", "w"), targeting("example.com/v1", "Widget", "w")))
-	b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}, Status: autoscalingv1.ScaleStatus{Selector: "app!=api"}}
+	b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1},
+		Status: autoscalingv1.ScaleStatus{Selector: "app!=api"}}
 	later := now.Add(15 * time.Second)
 	if s := b.observed(t, later, webKey, nil); strings.Join(s.Ambiguous, " ") != "shop/second shop/web" {
 		t.Error(s.Ambiguous)
 	}
 	b.observed(t, later, plan.Key{Namespace: "shop", Name: "custom"}, nil)
 	later = later.Add(15 * time.Second)
-	for name, want := range map[string]string{"web": "shop/custom shop/web", "second": "shop/custom shop/second", "custom": "shop/custom shop/second"} {
+	for name, want := range map[string]string{"web": "shop/custom shop/web", "second": "shop/custom shop/second",
+		"custom": "shop/custom shop/second"} {
 		if s := b.observed(t, later, plan.Key{Namespace: "shop", Name: name}, nil); strings.Join(s.Ambiguous, " ") != want {
 			t.Error(name, s.Ambiguous)
 		}
@@ -375,8 +418,10 @@ func TestAtOnce(t *testing.T) {
 	}{
 		{"HPA-8 a new one", nil, web(), true},
 		{"HPA-8 its spec has changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas++ }), true},
-		{"HPA-8 its status has changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas++ }), false},
-		{"HPA-8 its labels have changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Labels = map[string]string{"a": "b"} }), false},
+		{"HPA-8 its status has changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas++ }),
+			false},
+		{"HPA-8 its labels have changed", web(),
+			changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Labels = map[string]string{"a": "b"} }), false},
 		{"HPA-8 another one of its name", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.UID = "other" }), true},
 		{"HPA-8 it is gone", web(), nil, false},
 	} {

@@ -24,7 +24,8 @@ type Options struct {
 // setDefaults puts defaults in place of zeros. Where zero says something, a negative value stands for it.
 func (o *Options) setDefaults() {
 	o.Workers, o.SyncPeriod = cmp.Or(o.Workers, 5), cmp.Or(o.SyncPeriod, 15*time.Second)
-	o.DownscaleStabilization, o.Tolerance = flagutil.Default(o.DownscaleStabilization, 5*time.Minute), flagutil.Default(o.Tolerance, 0.1)
+	o.DownscaleStabilization, o.Tolerance = flagutil.Default(o.DownscaleStabilization, 5*time.Minute),
+		flagutil.Default(o.Tolerance, 0.1)
 	o.CPUInitializationTime = flagutil.Default(o.CPUInitializationTime, 5*time.Minute)
 	o.InitialReadinessDelay = flagutil.Default(o.InitialReadinessDelay, 30*time.Second)
 }
@@ -34,12 +35,15 @@ const prefix = "horizontal-pod-autoscaler-"
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.Workers, "concurrent-horizontal-pod-autoscaler-syncs", o.Workers, "Autoscalers that are reconciled at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-horizontal-pod-autoscaler-syncs", o.Workers,
+		"Autoscalers that are reconciled at the same time.")
 	fs.DurationVar(&o.SyncPeriod, prefix+"sync-period", o.SyncPeriod, "How often each autoscaler is evaluated.")
 	fs.DurationVar(&o.DownscaleStabilization, prefix+"downscale-stabilization", o.DownscaleStabilization,
-		"How far back an autoscaler looks before it scales down: it never goes below the highest recommendation of this time. Autoscalers that set a window themselves do not need it.")
+		"How far back an autoscaler looks before it scales down: it never goes below the highest recommendation of "+
+			"this time. Autoscalers that set a window themselves do not need it.")
 	fs.Float64Var(&o.Tolerance, prefix+"tolerance", o.Tolerance,
-		"By how much of its target a metric may miss it before an autoscaler scales. Autoscalers may set a tolerance of their own.")
+		"By how much of its target a metric may miss it before an autoscaler scales. Autoscalers may set a tolerance "+
+			"of their own.")
 	fs.DurationVar(&o.CPUInitializationTime, prefix+"cpu-initialization-period", o.CPUInitializationTime,
 		"How long after the start of a pod its CPU samples may not count, because it still initializes.")
 	fs.DurationVar(&o.InitialReadinessDelay, prefix+"initial-readiness-delay", o.InitialReadinessDelay,
@@ -71,7 +75,8 @@ func (o *Options) Configz() (section string, fields any) {
 		HorizontalPodAutoscalerCPUInitializationPeriod      metav1.Duration
 		HorizontalPodAutoscalerInitialReadinessDelay        metav1.Duration
 	}{
-		o.Workers, metav1.Duration{Duration: o.SyncPeriod}, metav1.Duration{Duration: o.DownscaleStabilization}, o.Tolerance,
+		o.Workers, metav1.Duration{Duration: o.SyncPeriod}, metav1.Duration{Duration: o.DownscaleStabilization},
+		o.Tolerance,
 		metav1.Duration{Duration: o.CPUInitializationTime}, metav1.Duration{Duration: o.InitialReadinessDelay},
 	}
 }

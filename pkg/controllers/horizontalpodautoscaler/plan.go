@@ -92,24 +92,29 @@ const (
 func decide(now time.Time, s snapshot) decision {
 	d := decision{Status: *s.Autoscaler.Status.DeepCopy(), Why: "the target has the size that it should have"}
 	d.Status.ObservedGeneration = &s.Autoscaler.Generation
-	if last := d.Status.LastScaleTime; !s.Scaled.IsZero() && (last == nil || last.Time.Before(s.Scaled)) { // the write of the status has failed
+	// the write of the status has failed
+	if last := d.Status.LastScaleTime; !s.Scaled.IsZero() && (last == nil || last.Time.Before(s.Scaled)) {
 		at := metav1.NewTime(s.Scaled)
 		d.Status.LastScaleTime = &at
 	}
 	if s.Target == nil {
 		d.fail("FailedGetScale", s.TargetErr)
-		d.set(now, able, conditionFalse, "FailedGetScale", "the HPA controller was unable to get the target's current scale: "+s.TargetErr)
+		d.set(now, able, conditionFalse, "FailedGetScale",
+			"the HPA controller was unable to get the target's current scale: "+s.TargetErr)
 		return d
 	}
-	d.set(now, able, conditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
+	d.set(now, able, conditionTrue, "SucceededGetScale",
+		"the HPA controller was able to get the target's current scale")
 	current := s.Target.Replicas
 	d.Desired = current
 	switch {
 	case s.minReplicas() < 0 || s.Autoscaler.Spec.MaxReplicas < max(s.minReplicas(), 1): // no server accepts that
-		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("no number of replicas is from %d to %d", s.minReplicas(), s.Autoscaler.Spec.MaxReplicas))
+		d.fail("FailedComputeMetricsReplicas",
+			fmt.Sprintf("no number of replicas is from %d to %d", s.minReplicas(), s.Autoscaler.Spec.MaxReplicas))
 		return d
 	case current == 0 && !s.wakes():
-		d.set(now, active, conditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		d.set(now, active, conditionFalse, "ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero")
 		d.Status.CurrentMetrics, d.Why = nil, "switched off: the target has no replicas"
 		if !s.Settings.ToZero {
 			d.drop(atZero)
@@ -190,7 +195,8 @@ func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
 		}
 	}
 	if first != nil && (best == nil || best.Replicas < s.Target.Replicas) {
-		d.set(now, active, conditionFalse, first.Reason, "the HPA was unable to compute the replica count: "+first.Err.Error())
+		d.set(now, active, conditionFalse, first.Reason,
+			"the HPA was unable to compute the replica count: "+first.Err.Error())
 		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("invalid metrics (%d invalid out of %d), first error is: %s",
 			invalid, len(metrics), first.explained()))
 		return false
@@ -199,7 +205,8 @@ func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
 		d.Why = "there are no metrics"
 		return true
 	}
-	d.set(now, active, conditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+best.Name)
+	d.set(now, active, conditionTrue, "ValidMetricFound",
+		"the HPA was able to successfully calculate a replica count from "+best.Name)
 	d.Asked = &best.Replicas
 	d.settle(now, s, best)
 	return true
@@ -238,14 +245,16 @@ func (d *decision) selectable(now time.Time, s snapshot) bool {
 	event := ""
 	switch {
 	case s.SelectorErr != "":
-		reason, message = "InvalidSelector", "couldn't convert selector into a corresponding internal selector object: "+s.SelectorErr
+		reason, message = "InvalidSelector",
+			"couldn't convert selector into a corresponding internal selector object: "+s.SelectorErr
 		event, text = reason, message
 	case s.Target.Labels == "":
 		reason, message = "InvalidSelector", "selector is required"
 		event, text = "SelectorRequired", "the HPA target's scale is missing a selector"
 	case len(s.Ambiguous) > 0:
 		reason = "AmbiguousSelector"
-		message = fmt.Sprintf("pods by selector %s are controlled by more than one HPA (e.g. [%s])", s.Target.Labels, strings.Join(s.Ambiguous, " "))
+		message = fmt.Sprintf("pods by selector %s are controlled by more than one HPA (e.g. [%s])", s.Target.Labels,
+			strings.Join(s.Ambiguous, " "))
 		event, text = reason, message
 	default:
 		return true

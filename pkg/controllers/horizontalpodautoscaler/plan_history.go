@@ -87,7 +87,8 @@ func (h history) pruned(now time.Time, s snapshot) history {
 	}
 	old := func(at time.Time, keep time.Duration) bool { return !at.After(now.Add(-keep)) }
 	oldRescale := func(r rescale) bool { return old(r.At, period) }
-	h.Recommendations = slices.DeleteFunc(slices.Clone(h.Recommendations), func(r recommendation) bool { return old(r.At, longest) })
+	h.Recommendations = slices.DeleteFunc(slices.Clone(h.Recommendations),
+		func(r recommendation) bool { return old(r.At, longest) })
 	h.Ups = slices.DeleteFunc(slices.Clone(h.Ups), oldRescale)
 	h.Downs = slices.DeleteFunc(slices.Clone(h.Downs), oldRescale)
 	return h

@@ -23,7 +23,8 @@ func normalize(now time.Time, s snapshot, h history, asked int32) limited {
 	current := s.Target.Replicas
 	if b := s.Autoscaler.Spec.Behavior; b != nil {
 		l := stabilize(asked, current,
-			h.extreme(now, window(b.ScaleUp, 0), asked, false), h.extreme(now, window(b.ScaleDown, s.Settings.Stabilization), asked, true))
+			h.extreme(now, window(b.ScaleUp, 0), asked, false),
+			h.extreme(now, window(b.ScaleDown, s.Settings.Stabilization), asked, true))
 		return s.limitByBehavior(now, l, h, b)
 	}
 	l := limited{Replicas: h.extreme(now, s.Settings.Stabilization, asked, true)}
@@ -120,7 +121,8 @@ func (l limited) bounded(least int32, below string, most int32, above string) li
 }
 
 // limitByBehavior bounds how fast the size changes (HPA-45..47).
-func (s snapshot) limitByBehavior(now time.Time, l limited, h history, b *autoscalingv2.HorizontalPodAutoscalerBehavior) limited {
+func (s snapshot) limitByBehavior(now time.Time, l limited, h history,
+	b *autoscalingv2.HorizontalPodAutoscalerBehavior) limited {
 	current := s.Target.Replicas
 	switch {
 	case l.Replicas > current:
@@ -185,7 +187,8 @@ func rulesOf(r *autoscalingv2.HPAScalingRules, otherwise []autoscalingv2.HPAScal
 // defaultUp and defaultDown are the policies that the API server fills in.
 func defaultUp() []autoscalingv2.HPAScalingPolicy {
 	return []autoscalingv2.HPAScalingPolicy{
-		{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15}, {Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+		{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+		{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
 	}
 }
 

@@ -35,7 +35,8 @@ func propose(now time.Time, s snapshot, m *autoscalingv2.MetricSpec, r reading) 
 		p.Reason, p.Failing = "FailedGetResourceMetric", fmt.Sprintf("%s resource metric value", m.Resource.Name)
 	case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil:
 		p = s.ofResource(now, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target, r)
-		p.Reason, p.Failing = "FailedGetContainerResourceMetric", fmt.Sprintf("%s container metric value", m.ContainerResource.Container)
+		p.Reason, p.Failing = "FailedGetContainerResourceMetric",
+			fmt.Sprintf("%s container metric value", m.ContainerResource.Container)
 	case m.Type == autoscalingv2.PodsMetricSourceType && m.Pods != nil:
 		p = s.ofPods(now, m.Pods, r)
 		p.Reason, p.Failing = "FailedGetPodsMetric", "pods metric value"
@@ -99,7 +100,8 @@ const (
 )
 
 // ofResource is about what pods use of a resource, or one container of each (HPA-31..36).
-func (s snapshot) ofResource(now time.Time, name corev1.ResourceName, container string, t autoscalingv2.MetricTarget, r reading) (p proposal) {
+func (s snapshot) ofResource(now time.Time, name corev1.ResourceName, container string, t autoscalingv2.MetricTarget,
+	r reading) (p proposal) {
 	shown, values, err := s.resourceReplicas(now, name, container, t, r, &p)
 	if err != nil {
 		p.Err = err
@@ -107,7 +109,8 @@ func (s snapshot) ofResource(now time.Time, name corev1.ResourceName, container 
 	}
 	current := autoscalingv2.MetricValueStatus{AverageValue: quantity(average(values), name), AverageUtilization: shown}
 	if container != "" {
-		p.Status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: name, Container: container, Current: current}
+		p.Status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: name, Container: container,
+			Current: current}
 	} else {
 		p.Status.Resource = &autoscalingv2.ResourceMetricStatus{Name: name, Current: current}
 	}
@@ -116,7 +119,8 @@ func (s snapshot) ofResource(now time.Time, name corev1.ResourceName, container 
 
 // resourceReplicas fills in the name of the metric and the replicas that it asks for, and returns what the status
 // shows.
-func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, container string, t autoscalingv2.MetricTarget, r reading,
+func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, container string,
+	t autoscalingv2.MetricTarget, r reading,
 	p *proposal) (shown *int32, values map[string]int64, err error) {
 	byValue := t.AverageValue != nil
 	switch {
@@ -127,7 +131,9 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 	case t.AverageUtilization != nil:
 		p.Name = fmt.Sprintf("%s resource utilization (percentage of request)", name)
 	default:
-		return nil, nil, errors.New("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")
+		return nil, nil,
+			errors.New("invalid resource metric source: neither an average utilization target nor an average value " +
+				"(usage) target was set")
 	}
 	fail := func(format string, args ...any) (*int32, map[string]int64, error) {
 		of := "utilization"
@@ -152,7 +158,8 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 	}
 	if byValue {
 		target := milli(*t.AverageValue)
-		p.Replicas, err = s.tolerance().replicasFor(s.Target.Replicas, g, averageRatio(target), func(string) int64 { return target })
+		p.Replicas, err = s.tolerance().replicasFor(s.Target.Replicas, g, averageRatio(target),
+			func(string) int64 { return target })
 		return nil, values, err
 	}
 	requests, err := requestsOf(s, name, container)
@@ -164,9 +171,10 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 		return fail("no metrics returned matched known pods")
 	}
 	target := *t.AverageUtilization
-	p.Replicas, err = s.tolerance().replicasFor(s.Target.Replicas, g, utilizationRatio(requests, target), func(pod string) int64 {
-		return percentOf(requests[pod], max(100, target))
-	})
+	p.Replicas, err = s.tolerance().replicasFor(s.Target.Replicas, g, utilizationRatio(requests, target),
+		func(pod string) int64 {
+			return percentOf(requests[pod], max(100, target))
+		})
 	return &percent, values, err
 }
 
@@ -224,8 +232,10 @@ func (s snapshot) ofPods(now time.Time, m *autoscalingv2.PodsMetricSource, r rea
 	}
 	shown := quantity(average(g.values), "")
 	value := milli(*target)
-	p.Replicas, p.Err = s.tolerance().replicasFor(s.Target.Replicas, g, averageRatio(value), func(string) int64 { return value })
-	p.Status.Pods = &autoscalingv2.PodsMetricStatus{Metric: m.Metric, Current: autoscalingv2.MetricValueStatus{AverageValue: shown}}
+	p.Replicas, p.Err = s.tolerance().replicasFor(s.Target.Replicas, g, averageRatio(value),
+		func(string) int64 { return value })
+	p.Status.Pods = &autoscalingv2.PodsMetricStatus{Metric: m.Metric,
+		Current: autoscalingv2.MetricValueStatus{AverageValue: shown}}
 	return p
 }
 
@@ -247,7 +257,8 @@ func (s snapshot) ofObject(m *autoscalingv2.ObjectMetricSource, r reading) (p pr
 		return p
 	}
 	current := s.ofSum(&p, average, milli(*target), r.Sum)
-	p.Status.Object = &autoscalingv2.ObjectMetricStatus{Metric: m.Metric, DescribedObject: m.DescribedObject, Current: current}
+	p.Status.Object = &autoscalingv2.ObjectMetricStatus{Metric: m.Metric, DescribedObject: m.DescribedObject,
+		Current: current}
 	return p
 }
 
@@ -264,7 +275,8 @@ func (s snapshot) ofExternal(m *autoscalingv2.ExternalMetricSource, r reading) (
 		p.Err = errors.New("invalid external metric source: neither a value target nor an average value target was set")
 		return p
 	case r.Err != "":
-		p.Err = fmt.Errorf("unable to get external metric %s/%s/%v: %s", s.Autoscaler.Namespace, m.Metric.Name, m.Metric.Selector, r.Err)
+		p.Err = fmt.Errorf("unable to get external metric %s/%s/%v: %s", s.Autoscaler.Namespace, m.Metric.Name,
+			m.Metric.Selector, r.Err)
 		return p
 	}
 	current := s.ofSum(&p, average, milli(*target), r.Sum)

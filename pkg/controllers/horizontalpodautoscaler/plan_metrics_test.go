@@ -47,20 +47,31 @@ func TestPods(t *testing.T) {
 		{"HPA-4 within the tolerance above", at(4, 55), 4},
 		{"HPA-4 within the tolerance below", at(4, 45), 4},
 		{"HPA-4 outside of it", at(4, 56), 5},
-		{"HPA-7 a tolerance of its own above", at(4, 58, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, nil))), 4},
-		{"HPA-7 which is not that below", at(4, 43, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32)}))), 4},
-		{"HPA-7 no tolerance of its own without the gate", at(4, 58, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, nil)), func(s *snapshot) { s.Settings.OwnTolerance = false }), 5},
+		{"HPA-7 a tolerance of its own above", at(4, 58, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, nil))),
+			4},
+		{"HPA-7 which is not that below",
+			at(4, 43, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")},
+				&autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32)}))), 4},
+		{"HPA-7 no tolerance of its own without the gate",
+			at(4, 58, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, nil)),
+				func(s *snapshot) { s.Settings.OwnTolerance = false }), 5},
 		{"HPA-32 the percentage is an integer", at(10, 55, wide), 10},
 		{"HPA-32 the mean of values", at(4, 75, by(measuring(used(corev1.ResourceCPU, "50m")))), 6},
-		{"MEND-9 those that have succeeded are no missing metrics", at(10, 200, wide, by(measuring(utilized(corev1.ResourceCPU, 100))), sized(5), having(5, succeeded), having(6, succeeded),
-			having(7, succeeded), having(8, succeeded), having(9, succeeded), unmeasured(5, 6, 7, 8, 9)), 10},
+		{"MEND-9 those that have succeeded are no missing metrics",
+			at(10, 200, wide, by(measuring(utilized(corev1.ResourceCPU, 100))), sized(5), having(5, succeeded), having(6, succeeded),
+				having(7, succeeded), having(8, succeeded), having(9, succeeded), unmeasured(5, 6, 7, 8, 9)), 10},
 		{"MEND-10 more than there can be", at(4, 1<<60, by(measuring(used(corev1.ResourceCPU, "1m")))), 8},
-		{"MEND-12 the mean of values whose sum is more than an int64 can be", at(4, math.MaxInt64/2, wide, by(measuring(used(corev1.ResourceCPU, "4611686018427387903m")))), 4},
-		{"MEND-12 a percentage of such", at(4, math.MaxInt64/2, wide, by(measuring(utilized(corev1.ResourceCPU, 100))), requesting(resource.NewMilliQuantity(math.MaxInt64/2, resource.DecimalSI))), 4},
-		{"MEND-14 what the pod requests as a whole, without its overhead", at(2, 100, by(measuring(utilized(corev1.ResourceCPU, 100))), all(func(p *corev1.Pod) {
-			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}
-			p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		})), 2},
+		{"MEND-12 the mean of values whose sum is more than an int64 can be",
+			at(4, math.MaxInt64/2, wide, by(measuring(used(corev1.ResourceCPU, "4611686018427387903m")))), 4},
+		{"MEND-12 a percentage of such",
+			at(4, math.MaxInt64/2, wide, by(measuring(utilized(corev1.ResourceCPU, 100))),
+				requesting(resource.NewMilliQuantity(math.MaxInt64/2, resource.DecimalSI))), 4},
+		{"MEND-14 what the pod requests as a whole, without its overhead",
+			at(2, 100, by(measuring(utilized(corev1.ResourceCPU, 100))), all(func(p *corev1.Pod) {
+				p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+					"100m")}}
+				p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+			})), 2},
 		{"HPA-28 a pod that is being deleted does not count", at(3, 100, having(2, terminating)), 4},
 		{"HPA-28 nor does one that has failed", at(3, 100, having(2, phase(corev1.PodFailed))), 4},
 		{"HPA-69 nor one that has succeeded", at(3, 100, having(2, phase(corev1.PodSucceeded)), unmeasured(2)), 4},
@@ -68,25 +79,34 @@ func TestPods(t *testing.T) {
 		{"HPA-33 and does not count when that means fewer", at(3, 20, having(2, phase(corev1.PodPending))), 1},
 		{"HPA-34 a pod without metrics uses nothing when that means more replicas", at(3, 100, unmeasured(2)), 4},
 		{"HPA-34 and all that it requests when that means fewer", at(4, 20, unmeasured(3)), 4},
-		{"HPA-34 or the target, if that is more than it requests", at(4, 50, by(measuring(utilized(corev1.ResourceCPU, 200))), unmeasured(3)), 2},
+		{"HPA-34 or the target, if that is more than it requests",
+			at(4, 50, by(measuring(utilized(corev1.ResourceCPU, 200))), unmeasured(3)), 2},
 		{"HPA-34 or the target value", at(4, 20, by(measuring(used(corev1.ResourceCPU, "50m"))), unmeasured(3)), 3},
 		{"HPA-35 nothing changes if that turns it round", at(4, 40, unmeasured(0, 1, 2)), 4},
-		{"HPA-35 or if it would move against the direction", at(10, 100, having(0, phase(corev1.PodPending)), func(s *snapshot) { s.Pods = s.Pods[:3] }), 10},
+		{"HPA-35 or if it would move against the direction",
+			at(10, 100, having(0, phase(corev1.PodPending)), func(s *snapshot) { s.Pods = s.Pods[:3] }), 10},
 		{"HPA-29 a pod that is starting", at(3, 100, having(2, started(time.Minute), ready(corev1.ConditionFalse, time.Minute))), 4},
-		{"HPA-29 one whose sample is of before it was ready", at(3, 100, having(2, started(time.Minute), ready(corev1.ConditionTrue, 70*time.Second))), 4},
-		{"HPA-29 one whose sample is of later", at(3, 100, having(2, started(4*time.Minute), ready(corev1.ConditionTrue, 81*time.Second))), 6},
-		{"HPA-5 HPA-29 one that was ready and is not any more", at(3, 100, having(2, started(6*time.Minute), ready(corev1.ConditionFalse, time.Minute))), 6},
-		{"HPA-6 HPA-29 one that never was ready", at(3, 100, having(2, started(6*time.Minute), ready(corev1.ConditionFalse, 6*time.Minute-20*time.Second))), 4},
+		{"HPA-29 one whose sample is of before it was ready",
+			at(3, 100, having(2, started(time.Minute), ready(corev1.ConditionTrue, 70*time.Second))), 4},
+		{"HPA-29 one whose sample is of later", at(3, 100, having(2, started(4*time.Minute), ready(corev1.ConditionTrue, 81*time.Second))),
+			6},
+		{"HPA-5 HPA-29 one that was ready and is not any more",
+			at(3, 100, having(2, started(6*time.Minute), ready(corev1.ConditionFalse, time.Minute))), 6},
+		{"HPA-6 HPA-29 one that never was ready",
+			at(3, 100, having(2, started(6*time.Minute), ready(corev1.ConditionFalse, 6*time.Minute-20*time.Second))), 4},
 		{"HPA-29 one that does not say when it has started", at(3, 100, having(2, func(p *corev1.Pod) { p.Status.StartTime = nil })), 4},
 		{"HPA-29 one that says nothing of its readiness", at(3, 100, having(2, func(p *corev1.Pod) { p.Status.Conditions = nil })), 4},
 		{"HPA-29 other resources count from the start", at(2, 200*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "100Mi"))),
 			having(1, started(time.Minute), ready(corev1.ConditionFalse, time.Minute))), 4},
 		{"HPA-31 sidecars are asked, too", at(2, 100, all(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar} })), 2},
-		{"HPA-31 other init containers are not", at(2, 100, all(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "init"}} })), 4},
+		{"HPA-31 other init containers are not",
+			at(2, 100, all(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "init"}} })), 4},
 		{"HPA-31 what the pod requests as a whole", at(2, 100, all(podLevel)), 2},
 		{"HPA-31 not without the gate", at(2, 100, all(podLevel), func(s *snapshot) { s.Settings.PodLevelRequests = false }), 4},
 		{"HPA-31 nor if a container is named", at(2, 100, all(podLevel), by(measuring(usedByContainer("main", 50)))), 4},
-		{"HPA-69 a pod that has ended need not request anything", at(3, 100, having(2, phase(corev1.PodFailed), func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })), 4},
+		{"HPA-69 a pod that has ended need not request anything",
+			at(3, 100, having(2, phase(corev1.PodFailed),
+				func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })), 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := decide(now, c.s)
@@ -109,22 +129,38 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 	}{
 		{"HPA-37 twice the target", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(20_000)), 8, "20"},
 		{"HPA-37 within the tolerance", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(11_000)), 4, "11"},
-		{"HPA-37 within the tolerance, without pods", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(11_000), func(s *snapshot) { s.Pods = nil }), 4, "11"},
-		{"HPA-37 of ready pods only", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(20_000), having(0, ready(corev1.ConditionFalse, 0)), having(1, phase(corev1.PodPending))), 4, "20"},
-		{"MEND-10 HPA-37 more than there can be", at(4, 0, by(measuring(external("queue", valued("1m"), nil)), between(1, 7)), of(1<<62)), 7, "4611686018427387904m"},
+		{"HPA-37 within the tolerance, without pods",
+			at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(11_000), func(s *snapshot) { s.Pods = nil }), 4, "11"},
+		{"HPA-37 of ready pods only",
+			at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(20_000), having(0, ready(corev1.ConditionFalse, 0)),
+				having(1, phase(corev1.PodPending))), 4, "20"},
+		{"MEND-10 HPA-37 more than there can be", at(4, 0, by(measuring(external("queue", valued("1m"), nil)), between(1, 7)), of(1<<62)),
+			7, "4611686018427387904m"},
 		{"HPA-38 an average for each replica", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(90_000)), 8, "22500m"},
 		{"HPA-38 within the tolerance", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(44_000)), 4, "11"},
-		{"HPA-38 the replicas count that are wanted, and not those that there are", at(4, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(44_000), observed(3)), 4, "14667m"},
-		{"HPA-38 a rollout has one more", at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(100_000), observed(11)), 10, "9091m"},
-		{"HPA-38 a rollout has many more", at(10, 0, wide, by(measuring(ofObject("Service", "web", averaging("10")))), of(105_000), observed(13)), 10, "8077m"},
-		{"HPA-38 more are needed in a rollout", at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(130_000), observed(13)), 13, "10"},
-		{"HPA-38 of more than there can be", at(1, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(math.MaxInt64)), 4, "9223372036854775807m"},
-		{"HPA-38 with a target that is as large", at(4, 0, wide, by(measuring(external("queue", averaging("10P"), nil))), of(1000)), 1, "250m"},
-		{"HPA-39 an object follows the type of its target", at(4, 0, by(measuring(ofObject("Service", "web", averaging("10")))), of(90_000)), 8, "22500m"},
+		{"HPA-38 the replicas count that are wanted, and not those that there are",
+			at(4, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(44_000), observed(3)), 4, "14667m"},
+		{"HPA-38 a rollout has one more",
+			at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(100_000), observed(11)), 10, "9091m"},
+		{"HPA-38 a rollout has many more",
+			at(10, 0, wide, by(measuring(ofObject("Service", "web", averaging("10")))), of(105_000), observed(13)), 10, "8077m"},
+		{"HPA-38 more are needed in a rollout",
+			at(10, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(130_000), observed(13)), 13, "10"},
+		{"HPA-38 of more than there can be", at(1, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(math.MaxInt64)), 4,
+			"9223372036854775807m"},
+		{"HPA-38 with a target that is as large", at(4, 0, wide, by(measuring(external("queue", averaging("10P"), nil))), of(1000)), 1,
+			"250m"},
+		{"HPA-39 an object follows the type of its target",
+			at(4, 0, by(measuring(ofObject("Service", "web", averaging("10")))), of(90_000)), 8, "22500m"},
 		{"HPA-39 an external metric takes an average if both are given", at(4, 0, by(measuring(external("queue", autoscalingv2.MetricTarget{
 			Type: autoscalingv2.ValueMetricType, Value: quantityOf("1"), AverageValue: quantityOf("10")}, nil))), of(90_000)), 8, "22500m"},
-		{"MEND-13 HPA-69 an average of no replicas", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(50_000), func(s *snapshot) { s.Target.Observed = 0 }), 5, "0"},
-		{"MEND-13 of a target that was scaled to zero", at(0, 0, toZero, by(measuring(ofObject("Service", "web", averaging("10"))), between(0, 9), conditioned(atZero, corev1.ConditionTrue)), of(21_000)), 3, "0"},
+		{"MEND-13 HPA-69 an average of no replicas",
+			at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(50_000), func(s *snapshot) { s.Target.Observed = 0 }), 5,
+			"0"},
+		{"MEND-13 of a target that was scaled to zero",
+			at(0, 0, toZero,
+				by(measuring(ofObject("Service", "web", averaging("10"))), between(0, 9), conditioned(atZero, corev1.ConditionTrue)),
+				of(21_000)), 3, "0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := decide(now, c.s)
@@ -157,47 +193,77 @@ func TestFailingMetrics(t *testing.T) {
 		name, reason, failing, why string
 		s                          snapshot
 	}{
-		{"HPA-26f there is no answer", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: unable to get metrics for resource cpu: " + no, at(3, 50, answered(reading{Err: no}))},
-		{"HPA-27, HPA-73 there are no pods", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: no pods returned by selector while calculating replica count", at(3, 50, func(s *snapshot) { s.Pods = nil })},
-		{"HPA-37 there are no pods to multiply", "FailedGetObjectMetric", "failed to get object metric value: ", "unable to calculate ready pods: no pods returned by selector while calculating replica count",
-			at(2, 50, by(measuring(ofObject("Service", "web", valued("1")))), answered(reading{Sum: 1200}), func(s *snapshot) { s.Pods = nil })},
-		{"HPA-30 no pod is ready", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: did not receive metrics for targeted pods (pods might be unready)", at(2, 50, having(0, phase(corev1.PodPending)), unmeasured(1))},
-		{"HPA-31 a container requests nothing", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: missing request for cpu in container main of Pod web-1",
+		{"HPA-26f there is no answer", "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: unable to get metrics for resource cpu: " + no, at(3, 50, answered(reading{Err: no}))},
+		{"HPA-27, HPA-73 there are no pods", "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: no pods returned by selector while calculating replica count",
+			at(3, 50, func(s *snapshot) { s.Pods = nil })},
+		{"HPA-37 there are no pods to multiply", "FailedGetObjectMetric", "failed to get object metric value: ",
+			"unable to calculate ready pods: no pods returned by selector while calculating replica count",
+			at(2, 50, by(measuring(ofObject("Service", "web", valued("1")))), answered(reading{Sum: 1200}),
+				func(s *snapshot) { s.Pods = nil })},
+		{"HPA-30 no pod is ready", "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: did not receive metrics for targeted pods (pods might be unready)",
+			at(2, 50, having(0, phase(corev1.PodPending)), unmeasured(1))},
+		{"HPA-31 a container requests nothing", "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: missing request for cpu in container main of Pod web-1",
 			at(2, 50, having(1, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }))},
-		{"HPA-31 the first pod by name is told, in whatever order they are", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: missing request for cpu in container main of Pod web-0",
+		{"HPA-31 the first pod by name is told, in whatever order they are", "FailedGetResourceMetric",
+			"failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: missing request for cpu in container main of Pod web-0",
 			at(2, 50, func(s *snapshot) {
 				for _, p := range s.Pods {
 					p.Spec.Containers[0].Resources.Requests = nil
 				}
 				s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
 			})},
-		{"HPA-31 a pod requests something else as a whole", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: missing pod-level request for cpu in Pod web-0",
+		{"HPA-31 a pod requests something else as a whole", "FailedGetResourceMetric", "failed to get cpu resource metric value: ",
+			"failed to get cpu utilization: missing pod-level request for cpu in Pod web-0",
 			at(2, 50, having(0, func(p *corev1.Pod) {
-				p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1")}}
+				p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(
+					"1")}}
 			}))},
-		{"HPA-31 a container is missing", "FailedGetContainerResourceMetric", "failed to get other container metric value: ", "failed to get cpu utilization: container other not found in Pod web-0", at(2, 50, by(measuring(usedByContainer("other", 50))))},
-		{"HPA-39 no target of an object", "FailedGetObjectMetric", "failed to get object metric value: ", "invalid object metric source: neither a value target nor an average value target was set",
+		{"HPA-31 a container is missing", "FailedGetContainerResourceMetric", "failed to get other container metric value: ",
+			"failed to get cpu utilization: container other not found in Pod web-0",
+			at(2, 50, by(measuring(usedByContainer("other", 50))))},
+		{"HPA-39 no target of an object", "FailedGetObjectMetric", "failed to get object metric value: ",
+			"invalid object metric source: neither a value target nor an average value target was set",
 			at(2, 50, by(measuring(ofObject("Service", "web", autoscalingv2.MetricTarget{}))))},
-		{"HPA-39 no target of an external metric", "FailedGetExternalMetric", "failed to get queue external metric value: ", "invalid external metric source: neither a value target nor an average value target was set",
+		{"HPA-39 no target of an external metric", "FailedGetExternalMetric", "failed to get queue external metric value: ",
+			"invalid external metric source: neither a value target nor an average value target was set",
 			at(2, 50, by(measuring(external("queue", autoscalingv2.MetricTarget{}, nil))))},
-		{"HPA-59 a pods metric", "FailedGetPodsMetric", "failed to get pods metric value: ", "unable to get metric hits: gone", at(2, 50, by(measuring(ofPods("hits", "1"))), answered(reading{Err: "gone"}))},
-		{"HPA-59 an object", "FailedGetObjectMetric", "failed to get object metric value: ", "unable to get metric requests on Service shop/web: gone", at(2, 50, by(measuring(ofObject("Service", "web", valued("1")))), answered(reading{Err: "gone"}))},
-		{"HPA-59 an object by its average", "FailedGetObjectMetric", "failed to get object metric value: failed to get requests object metric: ",
-			"unable to get metric requests on Service shop/web: gone", at(2, 50, by(measuring(ofObject("Service", "web", averaging("1")))), answered(reading{Err: "gone"}))},
-		{"HPA-59 an external metric", "FailedGetExternalMetric", "failed to get queue external metric value: failed to get external metric queue: ", "unable to get external metric shop/queue/nil: gone", at(2, 50, by(measuring(external("queue", valued("1"), nil))), answered(reading{Err: "gone"}))},
-		{"HPA-59 an external metric by its average", "FailedGetExternalMetric", "failed to get queue external metric value: failed to get queue external metric: ",
-			"unable to get external metric shop/queue/nil: gone", at(2, 50, by(measuring(external("queue", averaging("1"), nil))), answered(reading{Err: "gone"}))},
-		{"HPA-59 an unknown metric", "InvalidMetricSourceType", "", `unknown metric source type "Moon"`, at(2, 50, by(measuring(autoscalingv2.MetricSpec{Type: "Moon"})))},
+		{"HPA-59 a pods metric", "FailedGetPodsMetric", "failed to get pods metric value: ", "unable to get metric hits: gone",
+			at(2, 50, by(measuring(ofPods("hits", "1"))), answered(reading{Err: "gone"}))},
+		{"HPA-59 an object", "FailedGetObjectMetric", "failed to get object metric value: ",
+			"unable to get metric requests on Service shop/web: gone",
+			at(2, 50, by(measuring(ofObject("Service", "web", valued("1")))), answered(reading{Err: "gone"}))},
+		{"HPA-59 an object by its average", "FailedGetObjectMetric",
+			"failed to get object metric value: failed to get requests object metric: ",
+			"unable to get metric requests on Service shop/web: gone",
+			at(2, 50, by(measuring(ofObject("Service", "web", averaging("1")))), answered(reading{Err: "gone"}))},
+		{"HPA-59 an external metric", "FailedGetExternalMetric",
+			"failed to get queue external metric value: failed to get external metric queue: ",
+			"unable to get external metric shop/queue/nil: gone",
+			at(2, 50, by(measuring(external("queue", valued("1"), nil))), answered(reading{Err: "gone"}))},
+		{"HPA-59 an external metric by its average", "FailedGetExternalMetric",
+			"failed to get queue external metric value: failed to get queue external metric: ",
+			"unable to get external metric shop/queue/nil: gone",
+			at(2, 50, by(measuring(external("queue", averaging("1"), nil))), answered(reading{Err: "gone"}))},
+		{"HPA-59 an unknown metric", "InvalidMetricSourceType", "", `unknown metric source type "Moon"`,
+			at(2, 50, by(measuring(autoscalingv2.MetricSpec{Type: "Moon"})))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.s.Autoscaler.Status.CurrentReplicas, c.s.Autoscaler.Status.DesiredReplicas = 7, 8
 			p := planned(now, c.s)
-			want := "Warning " + c.reason + ": " + c.why + "\nWarning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: " + c.failing + c.why // HPA-22, HPA-58
+			// HPA-22, HPA-58
+			want := "Warning " + c.reason + ": " + c.why +
+				"\nWarning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: " + c.failing + c.why
 			if got := eventsOf(p); got != want || scaledBy(p) != nil {
 				t.Errorf("%s\nwant\n%s", got, want)
 			}
 			s := writtenBy(reported(now, c.s, plan.Outcome{}))
-			if s == nil || reasonOf(*s, active) != "False "+c.reason || messageOf(*s, active) != "the HPA was unable to compute the replica count: "+c.why {
+			if s == nil || reasonOf(*s, active) != "False "+c.reason ||
+				messageOf(*s, active) != "the HPA was unable to compute the replica count: "+c.why {
 				t.Errorf("%+v", s)
 			}
 			if s.CurrentReplicas != c.s.Target.Replicas || s.DesiredReplicas != 8 { // HPA-51
@@ -224,7 +290,8 @@ func TestSeveralMetrics(t *testing.T) {
 		{"HPA-23 one fails, the other asks for more", at(4, 0, two, answered(cpu(100), reading{Err: "gone"})), 8, "True ValidMetricFound"},
 		{"HPA-23 or for as many as there are", at(4, 0, two, answered(cpu(50), reading{Err: "gone"})), 4, "True ValidMetricFound"},
 		{"HPA-22 or for fewer", at(4, 0, two, answered(cpu(20), reading{Err: "gone"})), 4, "False FailedGetExternalMetric"},
-		{"HPA-22 both fail, the first one counts", at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"})), 4, "False FailedGetResourceMetric"},
+		{"HPA-22 both fail, the first one counts", at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"})), 4,
+			"False FailedGetResourceMetric"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := decide(now, c.s)
@@ -233,7 +300,8 @@ func TestSeveralMetrics(t *testing.T) {
 			}
 		})
 	}
-	if d := decide(now, at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"}))); !strings.Contains(d.Why, "invalid metrics (2 invalid out of 2), first error is: ") {
+	if d := decide(now, at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"}))); !strings.Contains(d.Why,
+		"invalid metrics (2 invalid out of 2), first error is: ") {
 		t.Error(d.Why)
 	}
 }
@@ -287,7 +355,9 @@ func TestMEND15Reasons(t *testing.T) { // HPA-61
 			t.Errorf("%+v, want %s", step, c.want)
 			continue
 		}
-		if got := messageOf(decide(now, s).Status, active); got != "the HPA was able to successfully calculate a replica count from "+c.want { // HPA-24
+		// HPA-24
+		if got := messageOf(decide(now, s).Status, active); got != "the HPA was able to successfully calculate a replica count from "+
+			c.want {
 			t.Error(got)
 		}
 	}

@@ -64,7 +64,8 @@ type usageRatio func(values map[string]int64) (ratio float64, err error)
 
 // replicasFor returns how many replicas the values ask for (HPA-33..35). fill is the value of a pod without metrics
 // that must not lead to a scale-down.
-func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill func(pod string) int64) (int32, error) {
+func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill func(pod string) int64) (int32,
+	error) {
 	ratio, err := ratioOf(g.values)
 	if err != nil {
 		return 0, err

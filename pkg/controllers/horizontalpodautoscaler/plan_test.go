@@ -21,12 +21,16 @@ func TestWithoutMetrics(t *testing.T) {
 	}{
 		{"HPA-17 a target of no replicas is left alone", "", "", at(0, 0), 0},
 		{"HPA-17 also if the least is zero", "", "", at(0, 0, by(between(0, 3)), toZero), 0},
-		{"HPA-17 and if it was scaled to zero while the gate was on", "", "", at(0, 0, by(conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue))), 0},
-		{"HPA-18 more than the most", "Current number of replicas above Spec.MaxReplicas", "", at(20, 1000, recommended(time.Second, 15)), 10},
-		{"HPA-19 fewer than the least", "Current number of replicas below Spec.MinReplicas", "", at(1, 0, by(between(5, 10)), recommended(time.Second, 7)), 5},
+		{"HPA-17 and if it was scaled to zero while the gate was on", "", "",
+			at(0, 0, by(conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue))), 0},
+		{"HPA-18 more than the most", "Current number of replicas above Spec.MaxReplicas", "", at(20, 1000, recommended(time.Second, 15)),
+			10},
+		{"HPA-19 fewer than the least", "Current number of replicas below Spec.MinReplicas", "",
+			at(1, 0, by(between(5, 10)), recommended(time.Second, 7)), 5},
 		{"HPA-72 what ScalingLimited said before stays", "Current number of replicas below Spec.MinReplicas", "False NotScaledToZero",
 			at(1, 0, by(between(5, 10), conditioned(autoscalingv2.ScalingLimited, corev1.ConditionFalse))), 5},
-		{"HPA-14 the least is one if none is given", "", "", at(0, 0, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MinReplicas = nil })), 0},
+		{"HPA-14 the least is one if none is given", "", "",
+			at(0, 0, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MinReplicas = nil })), 0},
 		{"HPA-21 a least that was raised while there are none", "Current number of replicas below Spec.MinReplicas", "",
 			at(0, 0, toZero, by(between(2, 3), conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue))), 2},
 	} {
@@ -37,14 +41,17 @@ func TestWithoutMetrics(t *testing.T) {
 			c.s.Readings, c.s.Pods = nil, nil
 			p := planned(now, c.s)
 			step := scaledBy(p)
-			if (step != nil) != (c.want != c.s.Target.Replicas) || step != nil && (step.New.(*autoscalingv1.Scale).Spec.Replicas != c.want || step.Why != c.reason) {
+			if (step != nil) != (c.want != c.s.Target.Replicas) ||
+				step != nil && (step.New.(*autoscalingv1.Scale).Spec.Replicas != c.want || step.Why != c.reason) {
 				t.Fatalf("%+v, want %d replicas", step, c.want)
 			}
 			d := decide(now, c.s)
 			if reasonOf(d.Status, limits) != c.limited || d.Status.CurrentMetrics != nil { // HPA-52, HPA-72
 				t.Errorf("%+v", d.Status)
 			}
-			if c.want == 0 && (reasonOf(d.Status, active) != "False ScalingDisabled" || messageOf(d.Status, active) != "scaling is disabled since the replica count of the target is zero") {
+			if c.want == 0 &&
+				(reasonOf(d.Status, active) != "False ScalingDisabled" ||
+					messageOf(d.Status, active) != "scaling is disabled since the replica count of the target is zero") {
 				t.Errorf("%+v", d.Status)
 			}
 		})
@@ -65,12 +72,17 @@ func TestHPA21ScaleToZero(t *testing.T) {
 	}{
 		{"the status says it before it is done", at(2, 0, toZero, by(queue), answered(reading{})), 2, "True ScaledToZero"},
 		{"it is done when the status says it", at(2, 0, toZero, by(queue, message), answered(reading{})), 0, "True ScaledToZero"},
-		{"not if the metric asks for something meanwhile", at(2, 0, toZero, by(queue, message), answered(reading{Sum: 20_000})), 2, "False NotScaledToZero"},
+		{"not if the metric asks for something meanwhile", at(2, 0, toZero, by(queue, message), answered(reading{Sum: 20_000})), 2,
+			"False NotScaledToZero"},
 		{"it wakes up", at(0, 0, toZero, by(queue, message), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
-		{"HPA-37 it wakes up by a value", at(0, 0, toZero, by(queue, measuring(external("queue", valued("10"), nil)), message), answered(reading{Sum: 25_000})), 3, "False NotScaledToZero"},
+		{"HPA-37 it wakes up by a value",
+			at(0, 0, toZero, by(queue, measuring(external("queue", valued("10"), nil)), message), answered(reading{Sum: 25_000})), 3,
+			"False NotScaledToZero"},
 		{"it sleeps on", at(0, 0, toZero, by(queue, message), answered(reading{})), 0, "True ScaledToZero"},
-		{"whoever else has set it to zero has switched it off", at(0, 0, toZero, by(queue, notSaid), answered(reading{Sum: 25_000})), 0, "False NotScaledToZero"},
-		{"the condition goes with the gate, when it scales", at(2, 0, by(queue, between(1, 9), message), answered(reading{Sum: 50_000})), 4, ""},
+		{"whoever else has set it to zero has switched it off", at(0, 0, toZero, by(queue, notSaid), answered(reading{Sum: 25_000})), 0,
+			"False NotScaledToZero"},
+		{"the condition goes with the gate, when it scales", at(2, 0, by(queue, between(1, 9), message), answered(reading{Sum: 50_000})), 4,
+			""},
 		{"or when it is switched off", at(0, 0, by(queue, message)), 0, ""},
 		{"every scale says so", at(2, 0, toZero, by(queue), answered(reading{Sum: 40_000})), 4, "False NotScaledToZero"},
 	} {
@@ -95,11 +107,17 @@ func TestSelectors(t *testing.T) {
 		name, event, active, message string
 		edit                         edit
 	}{
-		{"HPA-15, HPA-73 there is none", "Warning SelectorRequired: selector is required", "False InvalidSelector", "the HPA target's scale is missing a selector", func(s *snapshot) { s.Target.Labels = "" }},
-		{"HPA-15 it cannot be read", "Warning InvalidSelector: couldn't convert selector into a corresponding internal selector object: bad", "False InvalidSelector",
+		{"HPA-15, HPA-73 there is none", "Warning SelectorRequired: selector is required", "False InvalidSelector",
+			"the HPA target's scale is missing a selector", func(s *snapshot) { s.Target.Labels = "" }},
+		{"HPA-15 it cannot be read",
+			"Warning InvalidSelector: couldn't convert selector into a corresponding internal selector object: bad",
+			"False InvalidSelector",
 			"couldn't convert selector into a corresponding internal selector object: bad", func(s *snapshot) { s.SelectorErr = "bad" }},
-		{"HPA-16 HPA-60 others select the same pods", "Warning AmbiguousSelector: pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])", "False AmbiguousSelector",
-			"pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])", func(s *snapshot) { s.Ambiguous = []string{"shop/other", "shop/web"} }},
+		{"HPA-16 HPA-60 others select the same pods",
+			"Warning AmbiguousSelector: pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])",
+			"False AmbiguousSelector",
+			"pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])",
+			func(s *snapshot) { s.Ambiguous = []string{"shop/other", "shop/web"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := at(4, 100, c.edit)
@@ -121,7 +139,8 @@ func TestHPA13NoTarget(t *testing.T) {
 		t.Error(got)
 	}
 	status := writtenBy(reported(now, s, plan.Outcome{}))
-	if reasonOf(*status, able) != "False FailedGetScale" || messageOf(*status, able) != `the HPA controller was unable to get the target's current scale: deployments.apps "web" not found` {
+	if reasonOf(*status, able) != "False FailedGetScale" ||
+		messageOf(*status, able) != `the HPA controller was unable to get the target's current scale: deployments.apps "web" not found` {
 		t.Errorf("%+v", status)
 	}
 	if m := remembered(now, at(4, 0, func(s *snapshot) { s.Target, s.Known = nil, false }), plan.Outcome{}); m != nil {
@@ -133,13 +152,18 @@ func TestHPA48ChangeOfTheScale(t *testing.T) {
 	s := at(4, 100)
 	step := scaledBy(planned(now, s))
 	before, after := step.Old.(*autoscalingv1.Scale), step.New.(*autoscalingv1.Scale)
-	if step.Kind != deploymentKind() || before.Spec.Replicas != 4 || after.Spec.Replicas != 8 || after.ResourceVersion != "7" || after.UID != "uid-web" || !step.Unowned {
+	if step.Kind != deploymentKind() || before.Spec.Replicas != 4 || after.Spec.Replicas != 8 || after.ResourceVersion != "7" ||
+		after.UID != "uid-web" || !step.Unowned {
 		t.Errorf("%+v", step)
 	}
-	if e := step.Events.Done; e != (plan.Event{Type: "Normal", Reason: "SuccessfulRescale", Message: "New size: 8; reason: cpu resource utilization (percentage of request) above target"}) { // HPA-56
+	// HPA-56
+	if e := step.Events.Done; e != (plan.Event{Type: "Normal", Reason: "SuccessfulRescale",
+		Message: "New size: 8; reason: cpu resource utilization (percentage of request) above target"}) {
 		t.Error(e)
 	}
-	if e := step.Events.Failed; e != warning("FailedRescale", "New size: 8; reason: cpu resource utilization (percentage of request) above target; error: {error}") { // HPA-57
+	// HPA-57
+	if e := step.Events.Failed; e != warning("FailedRescale",
+		"New size: 8; reason: cpu resource utilization (percentage of request) above target; error: {error}") {
 		t.Error(e)
 	}
 	if p := planned(now, at(4, 50)); len(p.Steps) != 0 || p.Requeue != 15*time.Second { // HPA-25, HPA-8

@@ -29,7 +29,8 @@ func anySnapshot(t *rapid.T) snapshot {
 	least := rapid.Int32Range(0, most).Draw(t, "min")
 	between(least, most)(s.Autoscaler)
 	s.Autoscaler.Spec.Metrics = append(s.Autoscaler.Spec.Metrics, rapid.SampledFrom([][]autoscalingv2.MetricSpec{
-		nil, {used(corev1.ResourceCPU, "60m")}, {ofPods("hits", "70m")}, {external("queue", averaging("10"), nil)}, {ofObject("Service", "web", valued("10"))},
+		nil, {used(corev1.ResourceCPU, "60m")}, {ofPods("hits", "70m")}, {external("queue", averaging("10"), nil)},
+		{ofObject("Service", "web", valued("10"))},
 	}).Draw(t, "metric")...)
 	for i := 1; i < len(s.Autoscaler.Spec.Metrics); i++ {
 		r := s.Readings[0]
@@ -55,7 +56,8 @@ func anySnapshot(t *rapid.T) snapshot {
 	for i := range s.Pods {
 		switch rapid.IntRange(0, 9).Draw(t, "pod") {
 		case 0:
-			phase(rapid.SampledFrom([]corev1.PodPhase{corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded}).Draw(t, "phase"))(s.Pods[i])
+			phase(rapid.SampledFrom([]corev1.PodPhase{corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded}).Draw(t,
+				"phase"))(s.Pods[i])
 		case 1:
 			terminating(s.Pods[i])
 		case 2:
@@ -79,8 +81,10 @@ func anyRules(t *rapid.T) *autoscalingv2.HPAScalingRules {
 	r := rulesWith(rapid.Int32Range(0, 400).Draw(t, "window"), rapid.SampledFrom([]autoscalingv2.ScalingPolicySelect{
 		autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect, autoscalingv2.DisabledPolicySelect}).Draw(t, "choice"))
 	for range rapid.IntRange(0, 2).Draw(t, "policies") {
-		r.Policies = append(r.Policies, policy(rapid.SampledFrom([]autoscalingv2.HPAScalingPolicyType{autoscalingv2.PodsScalingPolicy, autoscalingv2.PercentScalingPolicy}).Draw(t, "kind"),
-			rapid.Int32Range(1, 100).Draw(t, "value"), rapid.Int32Range(1, 1800).Draw(t, "seconds")))
+		r.Policies = append(r.Policies,
+			policy(rapid.SampledFrom([]autoscalingv2.HPAScalingPolicyType{autoscalingv2.PodsScalingPolicy,
+				autoscalingv2.PercentScalingPolicy}).Draw(t, "kind"),
+				rapid.Int32Range(1, 100).Draw(t, "value"), rapid.Int32Range(1, 1800).Draw(t, "seconds")))
 	}
 	return r
 }
@@ -158,7 +162,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		s := anySnapshot(t)
 		restored := plantest.Restored(t, s)
 		a, b := planned(now, s), planned(now, restored)
-		if a.Why != b.Why || eventsOf(a) != eventsOf(b) || !cmp.Equal(writtenBy(reported(now, s, plan.Outcome{})), writtenBy(reported(now, restored, plan.Outcome{}))) {
+		if a.Why != b.Why || eventsOf(a) != eventsOf(b) ||
+			!cmp.Equal(writtenBy(reported(now, s, plan.Outcome{})), writtenBy(reported(now, restored, plan.Outcome{}))) {
 			t.Errorf("%s, and %s after it was stored", a.Why, b.Why)
 		}
 	})
@@ -191,7 +196,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			p.Spec.InitContainers[0].RestartPolicy = &always
 			p.Spec.Containers[0].Image = "web:1"
 			if rapid.IntRange(0, 4).Draw(t, "bare") == 0 { // HPA-31: its container requests nothing, or one of its containers
-				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "bare", Image: "bare:1"})[rapid.IntRange(0, 1).Draw(t, "only"):]
+				p.Spec.Containers = append(p.Spec.Containers,
+					corev1.Container{Name: "bare", Image: "bare:1"})[rapid.IntRange(0, 1).Draw(t, "only"):]
 			}
 			if rapid.Bool().Draw(t, "starting") {
 				started(time.Minute)(p)

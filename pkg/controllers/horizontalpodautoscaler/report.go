@@ -24,8 +24,9 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	updated := h.DeepCopy()
 	updated.Status = status
 	return plan.Plan{Steps: []plan.Step{plan.Change{
-		Old: h, New: updated, Subresource: plan.Status, Events: plan.Events{Failed: warning("FailedUpdateStatus", "{error}")},
-		Why: "the status differs",
+		Old: h, New: updated, Subresource: plan.Status,
+		Events: plan.Events{Failed: warning("FailedUpdateStatus", "{error}")},
+		Why:    "the status differs",
 	}}}
 }
 
@@ -37,13 +38,16 @@ func settled(now time.Time, s snapshot, d decision, did plan.Outcome) autoscalin
 	d.Status = *d.Status.DeepCopy() // which set changes; the decision stays as it was made
 	switch err := did.Failed(plan.Changed); {
 	case err != nil:
-		d.set(now, able, conditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: "+err.Error())
+		d.set(now, able, conditionFalse, "FailedUpdateScale",
+			"the HPA controller was unable to update the target scale: "+err.Error())
 		d.Status.DesiredReplicas = s.Autoscaler.Status.DesiredReplicas
 	case rescaled(did) || !did.Wrote(): // when it is asked what the report would write, nothing has been tried
-		d.set(now, able, conditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", d.Desired))
+		d.set(now, able, conditionTrue, "SucceededRescale",
+			fmt.Sprintf("the HPA controller was able to update the target scale to %d", d.Desired))
 		at := metav1.NewTime(now)
 		d.Status.LastScaleTime = &at
-		if s.Settings.ToZero && d.Desired != 0 { // not before: a target that was to wake up and did not must be woken again
+		// not before: a target that was to wake up and did not must be woken again
+		if s.Settings.ToZero && d.Desired != 0 {
 			d.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
 		}
 	default: // the target has gone meanwhile
@@ -79,7 +83,8 @@ func near(a, b autoscalingv2.MetricStatus) bool {
 	if was == nil || is == nil {
 		return equality.Semantic.DeepEqual(a, b)
 	}
-	alike := nearQuantity(was.Value, is.Value) && nearQuantity(was.AverageValue, is.AverageValue) && nearPercent(was.AverageUtilization, is.AverageUtilization)
+	alike := nearQuantity(was.Value, is.Value) && nearQuantity(was.AverageValue, is.AverageValue) &&
+		nearPercent(was.AverageUtilization, is.AverageUtilization)
 	*was, *is = autoscalingv2.MetricValueStatus{}, autoscalingv2.MetricValueStatus{}
 	return alike && equality.Semantic.DeepEqual(a, b)
 }
@@ -121,7 +126,8 @@ func nearPercent(a, b *int32) bool {
 func nearNumber(a, b float64) bool { return max(a, b)-min(a, b) <= max(a, -a)*0.100001 }
 
 // set sets a condition. The time of its transition changes with its status only (HPA-54).
-func (d *decision) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1.ConditionStatus, reason, message string) {
+func (d *decision) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1.ConditionStatus,
+	reason, message string) {
 	all := d.Status.Conditions
 	i := slices.IndexFunc(all, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
 	if i < 0 {
@@ -140,5 +146,6 @@ func (d *decision) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerCon
 
 // drop takes a condition away.
 func (d *decision) drop(t autoscalingv2.HorizontalPodAutoscalerConditionType) {
-	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
+	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions,
+		func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
 }

@@ -16,10 +16,13 @@ import (
 func TestStatus(t *testing.T) {
 	scaled := at(4, 100)
 	done := writtenBy(reported(now, scaled, carriedOut(planned(now, scaled))))
-	if done.CurrentReplicas != 4 || done.DesiredReplicas != 8 || !done.LastScaleTime.Time.Equal(now) || *done.ObservedGeneration != 2 { // HPA-51, HPA-67
+	// HPA-51, HPA-67
+	if done.CurrentReplicas != 4 || done.DesiredReplicas != 8 || !done.LastScaleTime.Time.Equal(now) || *done.ObservedGeneration != 2 {
 		t.Errorf("%+v", done)
 	}
-	if reasonOf(*done, able) != "True SucceededRescale" || messageOf(*done, able) != "the HPA controller was able to update the target scale to 8" { // HPA-50
+	// HPA-50
+	if reasonOf(*done, able) != "True SucceededRescale" ||
+		messageOf(*done, able) != "the HPA controller was able to update the target scale to 8" {
 		t.Errorf("%+v", done)
 	}
 	if got := conditionTypes(*done); got != "AbleToScale ScalingActive ScalingLimited" { // HPA-54
@@ -29,7 +32,10 @@ func TestStatus(t *testing.T) {
 	if got := conditionTypes(first); got != "AbleToScale" {
 		t.Error(got)
 	}
-	if got := conditionTypes(decide(now, at(4, 50, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive ScalingLimited" {
+	if got := conditionTypes(decide(now,
+		at(4, 50, by(
+			func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive "+
+		"ScalingLimited" {
 		t.Error(got)
 	}
 	m := done.CurrentMetrics[0].Resource.Current
@@ -37,13 +43,17 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	failed := at(4, 100, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas = 3 }))
-	no := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource, Err: errors.New("no")}}, Err: errors.New("no")}
+	no := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource, Err: errors.New("no")}},
+		Err: errors.New("no")}
 	after := writtenBy(reported(now, failed, no))
-	if reasonOf(*after, able) != "False FailedUpdateScale" || after.CurrentReplicas != 4 || after.DesiredReplicas != 0 || after.LastScaleTime != nil { // HPA-49, HPA-51
+	// HPA-49, HPA-51
+	if reasonOf(*after, able) != "False FailedUpdateScale" || after.CurrentReplicas != 4 || after.DesiredReplicas != 0 ||
+		after.LastScaleTime != nil {
 		t.Errorf("%+v", after)
 	}
 	vanished := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource}}} // not found
-	if after := writtenBy(reported(now, failed, vanished)); after.DesiredReplicas != 0 || after.LastScaleTime != nil || reasonOf(*after, able) == "True SucceededRescale" {
+	if after := writtenBy(reported(now, failed, vanished)); after.DesiredReplicas != 0 || after.LastScaleTime != nil ||
+		reasonOf(*after, able) == "True SucceededRescale" {
 		t.Errorf("of a target that has gone: %+v", after)
 	}
 	memory := at(2, 50*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "50Mi"))))

@@ -35,9 +35,10 @@ type snapshot struct {
 
 	Known bool // the history is what this process remembers of the autoscaler
 	// History is what was asked for and done before. Without it, before reads it from the object.
-	History    history
-	Scaled     time.Time // when this process has scaled the target last; zero if it has not
-	StaleSince time.Time // since when the status has not shown the values that were found, which differed a little; zero if it has
+	History history
+	Scaled  time.Time // when this process has scaled the target last; zero if it has not
+	// since when the status has not shown the values that were found, which differed a little; zero if it has
+	StaleSince time.Time
 }
 
 // settings are what decisions depend on, besides objects.
@@ -102,8 +103,9 @@ type memory struct {
 	// Due is when the next evaluation is due.
 	Due time.Time
 	// Scaled is when this process has scaled the target last.
-	Scaled     time.Time
-	StaleSince time.Time                    // since when the status has not shown the values that were found; zero if it has
+	Scaled time.Time
+	// since when the status has not shown the values that were found; zero if it has
+	StaleSince time.Time
 	Shown      []autoscalingv2.MetricStatus // what it has shown instead
 }
 
@@ -160,7 +162,8 @@ func (s snapshot) wakes() bool {
 }
 
 // isTrue reports whether a condition is there and true.
-func isTrue(all []autoscalingv2.HorizontalPodAutoscalerCondition, t autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
+func isTrue(all []autoscalingv2.HorizontalPodAutoscalerCondition,
+	t autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
 	for i := range all {
 		if all[i].Type == t {
 			return all[i].Status == corev1.ConditionTrue

@@ -42,7 +42,8 @@ func starts(w *world, n int, forget bool) (waits []time.Duration) {
 func TestBackoffOfPodsThatAreDeleted(t *testing.T) {
 	const s = time.Second
 	w := newWorld(sum(1, limit(100)))
-	if got, want := starts(w, 8, false), []time.Duration{0, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 600 * s}; !slices.Equal(got, want) {
+	if got, want := starts(w, 8, false),
+		[]time.Duration{0, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 600 * s}; !slices.Equal(got, want) {
 		t.Errorf("the pods start after %v, want %v", got, want)
 	}
 	if n := len(w.pods()); n != 1 {

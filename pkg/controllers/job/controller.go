@@ -44,7 +44,8 @@ func podFields() informers.PodFields {
 		"status.phase", "status.conditions",
 	}
 	for _, statuses := range []string{"status.initContainerStatuses.", "status.containerStatuses."} {
-		for _, field := range []string{"name", "restartCount", "state.terminated.exitCode", "state.terminated.finishedAt"} {
+		for _, field := range []string{"name", "restartCount", "state.terminated.exitCode",
+			"state.terminated.finishedAt"} {
 			paths = append(paths, statuses+field)
 		}
 	}
@@ -76,23 +77,24 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
-	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:      "job",
-		Workers:   int(o.Workers),
-		Explained: []string{jobKind.Kind},
-		Watches: []reconcile.Watch{
-			jobs.Watch(own.itself, informers.WithResync),
-			pods.Watch(own.counting(owners.Enqueues)),
-		},
-		Observe:  k.observe,
-		Remember: reconcile.RememberOutcome(remember),
-		Owner:    func(s snapshot) plan.Object { return s.Job },
-		Subject:  func(s snapshot) types.UID { return s.Job.UID },
-		Plan:     planJob,
-		Report:   reportJob,
-		Applied:  own.applied,
-		Live:     live,
-	})
+	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale),
+		reconcile.Controller[snapshot, decision, memory]{
+			Name:      "job",
+			Workers:   int(o.Workers),
+			Explained: []string{jobKind.Kind},
+			Watches: []reconcile.Watch{
+				jobs.Watch(own.itself, informers.WithResync),
+				pods.Watch(own.counting(owners.Enqueues)),
+			},
+			Observe:  k.observe,
+			Remember: reconcile.RememberOutcome(remember),
+			Owner:    func(s snapshot) plan.Object { return s.Job },
+			Subject:  func(s snapshot) types.UID { return s.Job.UID },
+			Plan:     planJob,
+			Report:   reportJob,
+			Applied:  own.applied,
+			Live:     live,
+		})
 	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}, struct{}]{
 		Name:      "job_orphan_pod",
 		Workers:   int(o.Workers),

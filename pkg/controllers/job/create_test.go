@@ -22,7 +22,8 @@ func TestNewPod(t *testing.T) { // JOB-25
 	switch {
 	case p.GenerateName != "sum-" || p.Name != "" || p.Namespace != "shop":
 		t.Errorf("named %q %q in %q", p.Name, p.GenerateName, p.Namespace)
-	case ref == nil || ref.UID != j.UID || ref.Kind != "Job" || ref.APIVersion != "batch/v1" || ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion:
+	case ref == nil || ref.UID != j.UID || ref.Kind != "Job" || ref.APIVersion != "batch/v1" || ref.BlockOwnerDeletion == nil ||
+		!*ref.BlockOwnerDeletion:
 		t.Errorf("owner %+v", ref)
 	case len(p.Finalizers) != 2 || !workloads.Tracked(p):
 		t.Errorf("finalizers %v", p.Finalizers)
@@ -78,7 +79,8 @@ func TestFailuresAreHandedOn(t *testing.T) { // JOB-67
 		{"nonsense counts as none", pod("a", failed, failedBefore("-3")), "1", ""},
 	} {
 		p := newIndexedPod(j, 0, c.failed)
-		count, skipped := p.Annotations[batchv1.JobIndexFailureCountAnnotation], p.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation]
+		count, skipped := p.Annotations[batchv1.JobIndexFailureCountAnnotation],
+			p.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation]
 		if count != c.count || skipped != c.ignored {
 			t.Errorf("%s: %q and %q, want %q and %q", c.name, count, skipped, c.count, c.ignored)
 		}

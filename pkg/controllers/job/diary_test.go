@@ -139,7 +139,8 @@ func tellSuccessPolicy(d *diary) { // JOB-76
 }
 
 func tellFailurePolicy(d *diary) { // JOB-73
-	d.begin(sum(3, notStarted, policy(onDisruption(batchv1.PodFailurePolicyActionIgnore), onExit(batchv1.PodFailurePolicyActionFailJob, 42))))
+	d.begin(sum(3, notStarted,
+		policy(onDisruption(batchv1.PodFailurePolicyActionIgnore), onExit(batchv1.PodFailurePolicyActionFailJob, 42))))
 	d.tell("the Job is created")
 	d.run()
 	d.tell("a node is drained: a pod fails", func() {

@@ -22,8 +22,9 @@
 //
 //  1. A write of the status adds its uid to the list. It is not listed if it is listed already, or has no finalizer.
 //  2. A patch removes the finalizer. It is sent only if the write before was answered with success.
-//  3. A write of the status takes the uid from the list and adds one to the counter, in one request. It is sent only if the caches
-//     show that the pod has no finalizer any more, or is gone. It is usually also the first write for other pods.
+//  3. A write of the status takes the uid from the list and adds one to the counter, in one request. It is sent only
+//     if the caches show that the pod has no finalizer any more, or is gone. It is usually also the first write for
+//     other pods.
 //
 // So the state of a pod follows from the objects alone, and a process that dies leaves it to the next one:
 //

@@ -244,7 +244,8 @@ func statusLine(before, s batchv1.JobStatus) string {
 	for _, n := range []struct {
 		name string
 		is   int32
-	}{{"active", s.Active}, {"ready", ptr.Deref(s.Ready, 0)}, {"terminating", ptr.Deref(s.Terminating, 0)}, {"succeeded", s.Succeeded}, {"failed", s.Failed}} {
+	}{{"active", s.Active}, {"ready", ptr.Deref(s.Ready, 0)}, {"terminating", ptr.Deref(s.Terminating, 0)}, {"succeeded", s.Succeeded},
+		{"failed", s.Failed}} {
 		if n.is != 0 {
 			add(n.name, n.is)
 		}

@@ -36,8 +36,10 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			own := *metav1.NewControllerRef(j, jobKind)
 			other := own
 			other.UID = "other"
-			p.OwnerReferences = rapid.SampledFrom([][]metav1.OwnerReference{nil, {own}, {own, other}, {other, own}, {own, own}}).Draw(t, "owners")
-			p.Finalizers = rapid.SampledFrom([][]string{nil, {batchv1.JobTrackingFinalizer}, {batchv1.JobTrackingFinalizer, batchv1.JobTrackingFinalizer}}).Draw(t, "finalizers")
+			p.OwnerReferences = rapid.SampledFrom([][]metav1.OwnerReference{nil, {own}, {own, other}, {other, own}, {own, own}}).Draw(t,
+				"owners")
+			p.Finalizers = rapid.SampledFrom([][]string{nil, {batchv1.JobTrackingFinalizer},
+				{batchv1.JobTrackingFinalizer, batchv1.JobTrackingFinalizer}}).Draw(t, "finalizers")
 			if fits {
 				p.Labels = map[string]string{"job": "sum"}
 			}

@@ -29,35 +29,43 @@ type collectors struct {
 func newCollectors() *collectors {
 	const subsystem = "job_controller"
 	counter := func(name string, level metrics.StabilityLevel, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, StabilityLevel: level, Help: help}, labels)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, StabilityLevel: level,
+			Help: help}, labels)
 	}
 	return &collectors{
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Subsystem: subsystem, Name: "job_sync_duration_seconds", StabilityLevel: metrics.STABLE,
-			Help: "How long a reconcile of a Job took, its writes included.", Buckets: metrics.ExponentialBuckets(0.004, 2, 15),
+			Help:    "How long a reconcile of a Job took, its writes included.",
+			Buckets: metrics.ExponentialBuckets(0.004, 2, 15),
 		}, []string{"completion_mode", "result", "action"}),
 		syncs: counter("job_syncs_total", metrics.STABLE, "Reconciles of Jobs.", "completion_mode", "result", "action"),
 		finished: counter("jobs_finished_total", metrics.STABLE, "Jobs that have finished, by how and why.",
 			"completion_mode", "result", "reason"),
-		podsFinished: counter("job_pods_finished_total", metrics.STABLE, "Pods of Jobs that were counted as ended; of Indexed Jobs, indexes.",
+		podsFinished: counter("job_pods_finished_total", metrics.STABLE,
+			"Pods of Jobs that were counted as ended; of Indexed Jobs, indexes.",
 			"completion_mode", "result"),
 		policy: counter("pod_failures_handled_by_failure_policy_total", metrics.BETA,
 			"Failed pods about which a rule of a pod failure policy has decided.", "action"),
 		terminated: counter("terminated_pods_tracking_finalizer_total", metrics.BETA,
 			"Pods that have ended and gain or lose the finalizer by which Jobs count them.", "event"),
-		indexes: counter("job_finished_indexes_total", metrics.ALPHA, "Indexes that have succeeded or failed.", "status", "backoffLimit"),
-		creations: counter("job_pods_creation_total", metrics.ALPHA, "Pods that were created for Jobs, or could not be.",
+		indexes: counter("job_finished_indexes_total", metrics.ALPHA, "Indexes that have succeeded or failed.",
+			"status", "backoffLimit"),
+		creations: counter("job_pods_creation_total", metrics.ALPHA,
+			"Pods that were created for Jobs, or could not be.",
 			"reason", "status"),
-		foreign: counter("jobs_by_external_controller_total", metrics.ALPHA, "Jobs that name another controller in spec.managedBy.",
+		foreign: counter("jobs_by_external_controller_total", metrics.ALPHA,
+			"Jobs that name another controller in spec.managedBy.",
 			"controller_name"),
 		late: counter("stale_sync_skips_total", metrics.ALPHA,
-			"Reconciles of a Job that were put off because the cache of the resource lacked own writes.", "group", "resource"),
+			"Reconciles of a Job that were put off because the cache of the resource lacked own writes.", "group",
+			"resource"),
 	}
 }
 
 // all lists the metrics for a registry.
 func (c *collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.duration, c.syncs, c.finished, c.podsFinished, c.policy, c.terminated, c.indexes, c.creations,
+	return []metrics.Registerable{c.duration, c.syncs, c.finished, c.podsFinished, c.policy, c.terminated, c.indexes,
+		c.creations,
 		c.foreign, c.late}
 }
 
@@ -75,7 +83,8 @@ func (c *collectors) itself(before, after plan.Object) []plan.Key {
 }
 
 // counting returns the function, and has it count ended pods that gain or lose the finalizer (JOB-104).
-func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Key) func(before, after plan.Object) []plan.Key {
+func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Key) func(before,
+	after plan.Object) []plan.Key {
 	return func(before, after plan.Object) []plan.Key {
 		old, _ := before.(*corev1.Pod)
 		pod, _ := after.(*corev1.Pod)
@@ -129,7 +138,8 @@ func (c *collectors) countEnded(s view, after *batchv1.Job) {
 	c.podsFinished.WithLabelValues(mode, "succeeded").Add(float64(max(0, after.Status.Succeeded-before.Succeeded)))
 	c.podsFinished.WithLabelValues(mode, "failed").Add(float64(max(0, after.Status.Failed-before.Failed)))
 	for _, p := range s.newFailed {
-		if r := s.actions[p.UID]; r.action != "" && slices.Contains(after.Status.UncountedTerminatedPods.Failed, p.UID) {
+		if r := s.actions[p.UID]; r.action != "" &&
+			slices.Contains(after.Status.UncountedTerminatedPods.Failed, p.UID) {
 			c.policy.WithLabelValues(string(r.action)).Inc()
 		}
 	}
@@ -141,9 +151,11 @@ func (c *collectors) countEnded(s view, after *batchv1.Job) {
 			lost := failed.count() - s.failedBefore.count()
 			c.indexes.WithLabelValues("failed", limit).Add(float64(max(0, lost)))
 		}
-		c.indexes.WithLabelValues("succeeded", limit).Add(float64(max(0, after.Status.Succeeded-int32(s.completedBefore.count()))))
+		c.indexes.WithLabelValues("succeeded",
+			limit).Add(float64(max(0, after.Status.Succeeded-int32(s.completedBefore.count()))))
 	}
-	for t, result := range map[batchv1.JobConditionType]string{batchv1.JobComplete: "succeeded", batchv1.JobFailed: "failed"} {
+	for t, result := range map[batchv1.JobConditionType]string{batchv1.JobComplete: "succeeded",
+		batchv1.JobFailed: "failed"} {
 		if workloads.HasJobCondition(after.Status, t) {
 			c.finished.WithLabelValues(mode, result, workloads.JobCondition(after.Status, t).Reason).Inc()
 		}

@@ -34,7 +34,8 @@ func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *cac
 }
 
 // observe finds the Job, its pods and the orphans that it may adopt. Nothing is read live.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	job := k.jobs.Get(r.Key.Namespace, r.Key.Name)
 	if job == nil {
 		return o, nil
@@ -59,7 +60,8 @@ func live(s snapshot) []reconcile.Live {
 }
 
 // observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.
-func (k *caches) observeOrphan(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[orphanSnapshot, struct{}], err error) {
+func (k *caches) observeOrphan(ctx context.Context,
+	r reconcile.Request[struct{}]) (o reconcile.Observation[orphanSnapshot, struct{}], err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
 		return o, nil

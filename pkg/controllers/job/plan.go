@@ -34,8 +34,10 @@ func planPods(now time.Time, s view) plan.Plan {
 	case s.invalid != nil:
 		return plan.Plan{Why: s.invalid.Error()}
 	case unknownMode(s.Job):
-		return plan.Plan{Why: "left alone: the completion mode is unknown", Steps: []plan.Step{plan.RecordEvent{Object: s.Job, Event: plan.Event{
-			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
+		return plan.Plan{Why: "left alone: the completion mode is unknown",
+			Steps: []plan.Step{plan.RecordEvent{Object: s.Job, Event: plan.Event{
+				Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode",
+				Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
 	// No reconcile writes an object twice, and an adopted pod may be one to delete.
@@ -99,7 +101,8 @@ func managePods(now time.Time, s view) plan.Plan {
 	wanted := wantedPods(s)
 	if doomed := surplus(s, wanted); len(doomed) > 0 {
 		n := min(len(doomed), burst)
-		return plan.Plan{Steps: []plan.Step{deleteUncounted(s, doomed[:n])}, Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
+		return plan.Plan{Steps: []plan.Step{deleteUncounted(s, doomed[:n])},
+			Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
 	}
 	missing := wanted - len(s.active)
 	if workloads.ReplacesOnlyEnded(s.Job) {

@@ -45,6 +45,7 @@ func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 // untrack returns the step that removes the finalizer.
 func untrack(p *corev1.Pod, why string) plan.Change {
 	after := p.DeepCopy()
-	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == batchv1.JobTrackingFinalizer })
+	after.Finalizers = slices.DeleteFunc(after.Finalizers,
+		func(f string) bool { return f == batchv1.JobTrackingFinalizer })
 	return plan.Change{Old: p, New: after, Why: why}
 }

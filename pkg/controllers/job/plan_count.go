@@ -27,7 +27,8 @@ type counts struct {
 	counted      []*corev1.Pod // are listed in the status: the finalizer can be removed
 	newSucceeded []*corev1.Pod // are not listed yet; of Indexed Jobs one for each index that is not completed yet
 	newFailed    []*corev1.Pod // are not listed yet
-	ignored      []*corev1.Pod // have ended, but do not count: by the pod failure policy, without a valid index, or of an index that is done
+	// have ended, but do not count: by the pod failure policy, without a valid index, or of an index that is done
+	ignored []*corev1.Pod
 	// toReplace are by index the failed pods that must exist until there is a replacement, which knows from them how
 	// often the index has failed (JOB-67). They are among newFailed or ignored, but keep their finalizer, and are not
 	// listed yet: as indexes in back-off leave their places to later ones (JOB-124), nothing bounds their number. One

@@ -21,13 +21,15 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 	}
 	if until, failures := backoff(now, s); until.After(now) {
 		wait := until.Sub(now)
-		return plan.Plan{Requeue: wait, Why: fmt.Sprintf("%d pods are missing; pods have failed %d times in a row, the next may start in %v",
-			missing, failures, wait.Round(time.Second))}
+		return plan.Plan{Requeue: wait,
+			Why: fmt.Sprintf("%d pods are missing; pods have failed %d times in a row, the next may start in %v",
+				missing, failures, wait.Round(time.Second))}
 	}
 	if workloads.Indexed(s.Job) {
 		return createIndexes(now, s, n)
 	}
-	step := plan.Create{Object: newPod(s.Job), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods, Events: creationEvents()}
+	step := plan.Create{Object: newPod(s.Job), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods,
+		Events: creationEvents()}
 	return plan.Plan{Steps: []plan.Step{step}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
 }
 
@@ -44,7 +46,8 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 	case len(picked) > 0:
 		p.Why = fmt.Sprintf("create pods for %d indexes", len(picked))
 	case !next.IsZero():
-		p.Why = fmt.Sprintf("all indexes that are left have failed lately; the next may start in %v", p.Requeue.Round(time.Second))
+		p.Why = fmt.Sprintf("all indexes that are left have failed lately; the next may start in %v",
+			p.Requeue.Round(time.Second))
 		return p
 	default:
 		p.Why = "no index is left to start"
@@ -54,7 +57,8 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 	for i, index := range picked {
 		pods[i] = newIndexedPod(s.Job, index, last[index])
 	}
-	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Selector: s.Job.Spec.Selector, Why: missingPods, Events: creationEvents()}}
+	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Selector: s.Job.Spec.Selector, Why: missingPods,
+		Events: creationEvents()}}
 	return p
 }
 
@@ -166,7 +170,8 @@ func addIndexVariable(c *corev1.Container) {
 			return
 		}
 	}
-	c.Env = append(c.Env, corev1.EnvVar{Name: indexVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
-	}}})
+	c.Env = append(c.Env,
+		corev1.EnvVar{Name: indexVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
+		}}})
 }

@@ -55,14 +55,16 @@ func endOf(now time.Time, s view) end {
 	if workloads.HasLimitPerIndex(s.Job) {
 		failed := s.failedIndexes.count()
 		if most := s.Job.Spec.MaxFailedIndexes; most != nil && failed > int(*most) {
-			return failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+			return failure(batchv1.JobReasonMaxFailedIndexesExceeded,
+				"Job has exceeded the specified maximal number of failed indexes")
 		}
 		if failed > 0 && failed+s.completed.count() >= workloads.Completions(s.Job) {
 			return failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 		}
 	}
 	if index, ok := metSuccessPolicy(s.Job, s.completed); ok {
-		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", index)}
+		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy,
+			fmt.Sprintf("Matched rules at index %d", index)}
 	}
 	return end{}
 }
@@ -84,7 +86,8 @@ func completionsReached(s view, active int) end {
 	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < workloads.Completions(s.Job) {
 		return end{}
 	}
-	return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"}
+	return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached,
+		"Reached expected number of succeeded pods"}
 }
 
 // defaultBackoffLimit is that of the API server.
@@ -100,7 +103,8 @@ func tooManyRestarts(s view, limit int) bool {
 		if p.Status.Phase != corev1.PodRunning && p.Status.Phase != corev1.PodPending {
 			continue
 		}
-		for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses,
+			p.Status.ContainerStatuses} {
 			for _, c := range statuses {
 				sum += int(c.RestartCount)
 			}

@@ -46,7 +46,8 @@ func parseIndex(text string) (int, error) {
 
 // normalized sorts intervals and joins those that overlap or touch.
 func normalized(all indexes) (merged indexes) {
-	slices.SortFunc(all, func(a, b interval) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last)) })
+	slices.SortFunc(all,
+		func(a, b interval) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last)) })
 	for _, next := range all {
 		if n := len(merged); n > 0 && next.first <= merged[n-1].last+1 {
 			merged[n-1].last = max(merged[n-1].last, next.last)

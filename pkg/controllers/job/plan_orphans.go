@@ -50,7 +50,8 @@ func orphaned(s orphanSnapshot) bool {
 // adopts reports whether the Job is about to adopt the orphan, which then keeps its finalizer. What is cheap to find
 // out comes first, because a namespace may have many Jobs.
 func adopts(j *batchv1.Job, orphan *corev1.Pod) bool {
-	if j.DeletionTimestamp != nil || orphan.DeletionTimestamp != nil || j.Namespace != orphan.Namespace || leftAlone(j) || j.Spec.Selector == nil {
+	if j.DeletionTimestamp != nil || orphan.DeletionTimestamp != nil || j.Namespace != orphan.Namespace ||
+		leftAlone(j) || j.Spec.Selector == nil {
 		return false
 	}
 	for key, value := range j.Spec.Selector.MatchLabels {

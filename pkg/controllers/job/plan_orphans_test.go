@@ -63,7 +63,8 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 		{"gone", nil, nil, []string{"untrack a as observed", "untrack b as observed"}},
 		{"new", nil, sum(1, managedBy("example.com/queue")), nil},
 		{"new, the cache shows one that had its name", sum(1, another), sum(1), nil},
-		{"gone, and another one has its name", sum(1, another), sum(1, another), []string{"untrack a as observed", "untrack b as observed"}},
+		{"gone, and another one has its name", sum(1, another), sum(1, another),
+			[]string{"untrack a as observed", "untrack b as observed"}},
 		{"cached", sum(1), nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 			}
 			var got []string
 			for _, name := range []string{"a", "b"} {
-				o, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: name}, Reader: server})
+				o, err := k.observeOrphan(t.Context(),
+					reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: name}, Reader: server})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +101,8 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 	}
 	k := cachesOf(t, pod("a"))
 	server := &countingReader{Server: clienttest.NewServer(), err: errors.New("no answer")}
-	if _, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: "a"}, Reader: server}); !errors.Is(err, server.err) {
+	if _, err := k.observeOrphan(t.Context(),
+		reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: "a"}, Reader: server}); !errors.Is(err, server.err) {
 		t.Errorf("without an answer: %v", err)
 	}
 }

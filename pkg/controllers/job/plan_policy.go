@@ -44,7 +44,8 @@ func failJob(s view) (first policyMatch) {
 	}
 	var oldest *corev1.Pod
 	for _, p := range s.mine {
-		if m := matchPolicy(s.Job, p); m.action == batchv1.PodFailurePolicyActionFailJob && (oldest == nil || byCreation(p, oldest) < 0) {
+		if m := matchPolicy(s.Job, p); m.action == batchv1.PodFailurePolicyActionFailJob &&
+			(oldest == nil || byCreation(p, oldest) < 0) {
 			first, oldest = m, p
 		}
 	}
@@ -54,13 +55,16 @@ func failJob(s view) (first policyMatch) {
 // matchExitCode finds the first container whose exit code the rule asks for, and says in words which that is.
 func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, p *corev1.Pod) (what string, ok bool) {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
-		if s.State.Terminated == nil || s.State.Terminated.ExitCode == 0 || r.ContainerName != nil && *r.ContainerName != s.Name {
+		if s.State.Terminated == nil || s.State.Terminated.ExitCode == 0 ||
+			r.ContainerName != nil && *r.ContainerName != s.Name {
 			continue
 		}
 		code := s.State.Terminated.ExitCode
 		in := slices.Contains(r.Values, code)
-		if r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && in || r.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !in {
-			return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", s.Name, p.Namespace, p.Name, code), true
+		if r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && in ||
+			r.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !in {
+			return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", s.Name, p.Namespace, p.Name,
+				code), true
 		}
 	}
 	return "", false

@@ -39,13 +39,15 @@ func beginLife(t *rapid.T) *life {
 	j := sum(rapid.Int32Range(1, 5).Draw(t, "completions"), notStarted, parallel(rapid.Int32Range(1, 4).Draw(t, "parallelism")),
 		limit(rapid.Int32Range(0, 6).Draw(t, "limit")))
 	edits := map[string]jobEdit{
-		"plain": func(*batchv1.Job) {}, "late": late, "indexed": byIndex, "limit per index": limitPerIndex(1), "no completions": noCompletions,
+		"plain": func(*batchv1.Job) {}, "late": late, "indexed": byIndex, "limit per index": limitPerIndex(1),
+		"no completions":   noCompletions,
 		"indexed and late": func(j *batchv1.Job) { byIndex(j); late(j) },
 		"deadline":         deadline(100),
 	}
 	names := []string{"plain", "late", "indexed", "limit per index", "no completions", "indexed and late", "deadline"}
 	edits[rapid.SampledFrom(names).Draw(t, "kind")](j)
-	l := &life{world: newWorld(j), t: t, ended: map[types.UID]bool{}, may: map[types.UID]bool{}, seen: map[types.UID]*corev1.Pod{}, left: -1}
+	l := &life{world: newWorld(j), t: t, ended: map[types.UID]bool{}, may: map[types.UID]bool{}, seen: map[types.UID]*corev1.Pod{},
+		left: -1}
 	l.Refuse = l.before
 	return l
 }
@@ -126,7 +128,8 @@ func (l *life) look() {
 // happen is something that happens to the Job.
 func (l *life) happen() {
 	t := l.t
-	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill", "orphan"}).Draw(t, "happens") {
+	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill", "orphan"}).Draw(t,
+		"happens") {
 	case "run":
 		l.run()
 	case "end":
@@ -238,7 +241,8 @@ func drawSnapshot(t *rapid.T) view {
 }
 
 var podEdits = []podEdit{
-	func(*corev1.Pod) {}, succeeded, failed, failedWith(3, time.Hour), failedWith(4, time.Second), ready, disrupted, untracked, terminating, orphan, relabelled,
+	func(*corev1.Pod) {}, succeeded, failed, failedWith(3, time.Hour), failedWith(4, time.Second), ready, disrupted, untracked, terminating,
+	orphan, relabelled,
 	pending, index("0"), index("1"), index("9"), failedBefore("1"), restarted(4),
 }
 
@@ -306,7 +310,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		if a, b := lines(planPods(now, s).Steps), lines(planPods(now, restored).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}
-		if a, b := lines(reportStatus(now, s, plan.Outcome{}).Steps), lines(reportStatus(now, restored, plan.Outcome{}).Steps); !slices.Equal(a, b) {
+		if a, b := lines(reportStatus(now, s, plan.Outcome{}).Steps),
+			lines(reportStatus(now, restored, plan.Outcome{}).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}
 	})
@@ -329,7 +334,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if a, b := lines(planPods(now, s).Steps), lines(planPods(now, cached).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}
-		if a, b := lines(reportStatus(now, s, plan.Outcome{}).Steps), lines(reportStatus(now, cached, plan.Outcome{}).Steps); !slices.Equal(a, b) {
+		if a, b := lines(reportStatus(now, s, plan.Outcome{}).Steps),
+			lines(reportStatus(now, cached, plan.Outcome{}).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}
 	})
@@ -342,21 +348,24 @@ func TestPoliciesSeeAllConditionsOfFailedPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	unready := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse}
-	r := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-		{Type: unready.Type, Status: unready.Status},
-	}}
+	r := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+			{Type: unready.Type, Status: unready.Status},
+		}}
 	cached := p.ProjectPod(pod("a", failed, func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) }))
 	if got := matchPolicy(sum(1, policy(r)), cached).action; got != r.Action {
 		t.Errorf("%q", got)
 	}
-	if running := p.ProjectPod(pod("b", func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) })); len(running.Status.Conditions) > 0 {
+	if running := p.ProjectPod(pod("b",
+		func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) })); len(running.Status.Conditions) > 0 {
 		t.Errorf("kept of a running pod: %v", running.Status.Conditions)
 	}
 }
 
 func TestIndexesReadBack(t *testing.T) { // JOB-69
 	for text, want := range map[string]string{
-		"1,3-5,7,8": "1,3-5,7,8", "": "", "0": "0", "0,1": "0,1", "0-1": "0,1", "0,1,2": "0-2", "5,1": "1,5", "1-3,2-4": "1-4", "x,2,-1,3-1,7-": "2", "98-200": "98,99", "+1,01": "",
+		"1,3-5,7,8": "1,3-5,7,8", "": "", "0": "0", "0,1": "0,1", "0-1": "0,1", "0,1,2": "0-2", "5,1": "1,5", "1-3,2-4": "1-4",
+		"x,2,-1,3-1,7-": "2", "98-200": "98,99", "+1,01": "",
 	} {
 		if got := parseIndexes(text, 100).String(); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

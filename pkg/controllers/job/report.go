@@ -37,7 +37,8 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if !unchanged(s.Job.Status, r.status) {
 		after := *s.Job
 		after.Status = r.status
-		p.Steps = append(p.Steps, plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
+		p.Steps = append(p.Steps,
+			plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
 		p.Steps = append(p.Steps, r.events...)
 		if onlyProgress(s.Job.Status, r.status) && !(r.end.decided() && len(r.deleted) > 0) {
 			p.When = plan.OncePerSecond()
@@ -76,7 +77,8 @@ type report struct {
 
 // newReport begins with how many pods there are, what the plan did included (JOB-87).
 func newReport(now time.Time, s view, did plan.Outcome) *report {
-	r := &report{view: s, did: did, touched: map[types.UID]bool{}, deleted: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
+	r := &report{view: s, did: did, touched: map[types.UID]bool{}, deleted: map[types.UID]bool{},
+		status: *s.Job.Status.DeepCopy()}
 	created, running := 0, 0
 	for _, result := range did.Results {
 		r.touched[result.Object.GetUID()] = true
@@ -119,13 +121,15 @@ func (r *report) decide(now time.Time) {
 // pods that the plan has just written, the finalizer is removed by the next reconcile.
 func (r *report) count() (free []*corev1.Pod) {
 	failed, ignored := r.outcomes()
-	room := max(0, burst-len(r.listed)) // the lists are part of each write of the status, so their size has a bound (JOB-42)
+	// the lists are part of each write of the status, so their size has a bound (JOB-42)
+	room := max(0, burst-len(r.listed))
 	succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]
 	if !workloads.Indexed(r.Job) {
 		succeeded = succeeded[:min(room, len(succeeded))]
 	}
 	failed = failed[:max(0, min(room-len(succeeded), len(failed)))]
-	lists := &batchv1.UncountedTerminatedPods{Succeeded: slices.Clone(r.listedSucceeded), Failed: slices.Clone(r.listedFailed)}
+	lists := &batchv1.UncountedTerminatedPods{Succeeded: slices.Clone(r.listedSucceeded),
+		Failed: slices.Clone(r.listedFailed)}
 	for _, p := range failed {
 		lists.Failed = append(lists.Failed, p.UID)
 	}
@@ -251,7 +255,8 @@ func (r *report) finish(now time.Time) {
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	wanted := r.Job.Spec.Completions
 	if r.status.StartTime == nil && !(workloads.Suspended(r.Job) && wanted != nil && *wanted == 0) {
-		r.status.StartTime = &metav1.Time{Time: now} // of a suspended Job; the server refuses an end without a start (JOB-64)
+		// of a suspended Job; the server refuses an end without a start (JOB-64)
+		r.status.StartTime = &metav1.Time{Time: now}
 	}
 	if r.end.failing() {
 		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message)
@@ -263,14 +268,16 @@ func (r *report) finish(now time.Time) {
 	}
 	r.status.CompletionTime = &completed
 	if wanted != nil && r.status.Succeeded > *wanted {
-		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+		r.event(corev1.EventTypeWarning, "TooManySucceededPods",
+			"Too many succeeded pods running after completion count reached")
 	}
 	r.event(corev1.EventTypeNormal, "Completed", "Job completed")
 }
 
 // event adds an event about the Job.
 func (r *report) event(kind, reason, message string) {
-	r.events = append(r.events, plan.RecordEvent{Object: r.Job, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
+	r.events = append(r.events,
+		plan.RecordEvent{Object: r.Job, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
 }
 
 // suspend writes whether the Job is suspended. A Job that never was has no such condition (JOB-80, JOB-81).
@@ -289,9 +296,11 @@ func (r *report) suspend(now time.Time) {
 }
 
 // setCondition puts a condition into the status, in the place of one of its type.
-func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) {
+func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason,
+	message string, now time.Time) {
 	at := metav1.NewTime(now)
-	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at, LastTransitionTime: at}
+	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at,
+		LastTransitionTime: at}
 	if before := workloads.JobCondition(*s, t); before != nil {
 		*before = c
 		return
@@ -328,5 +337,6 @@ func unchanged(before, after batchv1.JobStatus) bool {
 
 // onlyProgress reports whether the change is nothing that users wait for.
 func onlyProgress(before, after batchv1.JobStatus) bool {
-	return equality.Semantic.DeepEqual(before.Conditions, after.Conditions) && equality.Semantic.DeepEqual(before.StartTime, after.StartTime)
+	return equality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
+		equality.Semantic.DeepEqual(before.StartTime, after.StartTime)
 }

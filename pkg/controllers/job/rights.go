@@ -10,8 +10,10 @@ func Rights() rbac.Rights {
 			rbac.Rule{Group: "batch", Resource: "jobs", Verbs: []string{"get"},
 				For: "a live read before an adoption, or before a finalizer is removed because the Job is gone"},
 			rbac.Rule{Group: "batch", Resource: "jobs/status", Verbs: []string{"update"}, For: "status"},
-			rbac.Rule{Group: "batch", Resource: "jobs/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its pods", Implied: true},
-			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "running, counting, adoption, release"},
+			rbac.Rule{Group: "batch", Resource: "jobs/finalizers", Verbs: []string{"update"},
+				For: "blockOwnerDeletion of its pods", Implied: true},
+			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
+				For: "running, counting, adoption, release"},
 		),
 	}
 }

@@ -76,7 +76,8 @@ func (w *world) edit(name string, edit func(*corev1.Pod)) {
 
 func (w *world) running() (active []*corev1.Pod) {
 	for _, p := range w.pods() {
-		if p.DeletionTimestamp == nil && (p.Status.Phase == "" || p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning) {
+		if p.DeletionTimestamp == nil &&
+			(p.Status.Phase == "" || p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning) {
 			active = append(active, p)
 		}
 	}

@@ -36,14 +36,16 @@ func run(t *testing.T, since string, list []string, test func(c *counted), objec
 	synctest.Test(t, func(t *testing.T) { // it begins on 2000-01-01
 		c := &counted{Server: clienttest.NewServer()}
 		a := account("builder", "a1", list...)
-		tracking := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: trackingName}, Data: map[string]string{"since": since}}
+		tracking := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: trackingName},
+			Data: map[string]string{"since": since}}
 		for _, o := range append(objects, &a, tracking) {
 			if _, err := c.Put(o); err != nil {
 				t.Fatal(err)
 			}
 		}
 		entry := New(Options{})
-		if err := managertest.SetFlags([]manager.Controller{entry}, map[string]string{"legacy-service-account-token-clean-up-period": "72h"}); err != nil {
+		if err := managertest.SetFlags([]manager.Controller{entry},
+			map[string]string{"legacy-service-account-token-clean-up-period": "72h"}); err != nil {
 			t.Fatal(err)
 		}
 		from := managertest.Context(t, c.Server, entry)
@@ -60,9 +62,11 @@ func old(name string, edits ...edit) *corev1.Secret {
 	return secret(edits...)
 }
 
-// A token that nobody uses is marked, and deleted when it has been marked for longer than the period; other Secrets stay (LTC-2, LTC-6 to LTC-9).
+// A token that nobody uses is marked, and deleted when it has been marked for longer than the period; other Secrets stay (LTC-2, LTC-6
+// to LTC-9).
 func TestLifeOfAToken(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}, Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "mounted"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+		Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "mounted"}}}}
 	opaque := old("opaque", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })
 	run(t, "1999-12-01", []string{"unused", "mounted", "busy", "opaque"}, func(c *counted) {
 		if got := c.Log(); !slices.Equal(got, []string{"patch Secret unused"}) {
@@ -70,7 +74,8 @@ func TestLifeOfAToken(t *testing.T) {
 		}
 		mapping := client.MappingFor[*corev1.Secret]()
 		s := &corev1.Secret{}
-		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "unused"}, s); err != nil || s.Labels[invalidLabel] != "2000-01-01" || string(s.Data["token"]) != "T" || s.Labels["app"] != "x" {
+		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "unused"}, s); err != nil ||
+			s.Labels[invalidLabel] != "2000-01-01" || string(s.Data["token"]) != "T" || s.Labels["app"] != "x" {
 			t.Errorf("%v, %v", s, err)
 		}
 		time.Sleep(3 * 24 * time.Hour)
@@ -83,7 +88,8 @@ func TestLifeOfAToken(t *testing.T) {
 		if got := c.Log(); !slices.Contains(got, "delete Secret unused") {
 			t.Errorf("after four days: %v", got)
 		}
-		if got := fmt.Sprint(c.Names(corev1.SchemeGroupVersion.WithKind("Secret"))); strings.Contains(got, "unused") || !strings.Contains(got, "byhand") {
+		if got := fmt.Sprint(c.Names(corev1.SchemeGroupVersion.WithKind("Secret"))); strings.Contains(got, "unused") ||
+			!strings.Contains(got, "byhand") {
 			t.Errorf("left are %s", got)
 		}
 	}, pod, opaque, old("unused"), old("mounted"), old("busy", used("2000-01-05")), old("byhand"))

@@ -23,7 +23,8 @@ type lists struct {
 
 // observe finds the tokens that nobody has used for long. It stops as soon as there are none left that may be
 // cleaned, so that it costs a single read in most clusters.
-func (k *lists) observe(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *lists) observe(ctx context.Context,
+	r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	o.Exists = true
 	s := &o.Snapshot
 	s.Period = k.period
@@ -49,7 +50,8 @@ func (k *lists) observe(ctx context.Context, r reconcile.Request[struct{}]) (o r
 // trackedSince reads since when the API server tracks which tokens are used (LTC-3); empty if it does not say so.
 func trackedSince(ctx context.Context, reader client.Reader) (string, error) {
 	tracking := &corev1.ConfigMap{}
-	err := reader.Get(ctx, client.MappingFor[*corev1.ConfigMap](), plan.Key{Namespace: metav1.NamespaceSystem, Name: trackingName}, tracking)
+	err := reader.Get(ctx, client.MappingFor[*corev1.ConfigMap](),
+		plan.Key{Namespace: metav1.NamespaceSystem, Name: trackingName}, tracking)
 	if err != nil && !client.IsAbsent(err) {
 		return "", fmt.Errorf("since when are tokens tracked: %w", err)
 	}
@@ -60,11 +62,13 @@ func trackedSince(ctx context.Context, reader client.Reader) (string, error) {
 func (k *lists) secrets(ctx context.Context) (all []*corev1.Secret, err error) {
 	ofType := fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 	found := &metav1.PartialObjectMetadataList{}
-	if err := k.all.List(ctx, client.MappingFor[*corev1.Secret](), metav1.NamespaceAll, metav1.ListOptions{FieldSelector: ofType}, found); err != nil {
+	if err := k.all.List(ctx, client.MappingFor[*corev1.Secret](), metav1.NamespaceAll,
+		metav1.ListOptions{FieldSelector: ofType}, found); err != nil {
 		return nil, fmt.Errorf("list Secrets with tokens: %w", err)
 	}
 	for i := range found.Items {
-		all = append(all, &corev1.Secret{ObjectMeta: found.Items[i].ObjectMeta, Type: corev1.SecretTypeServiceAccountToken})
+		all = append(all,
+			&corev1.Secret{ObjectMeta: found.Items[i].ObjectMeta, Type: corev1.SecretTypeServiceAccountToken})
 	}
 	return all, nil
 }
@@ -73,10 +77,12 @@ func (k *lists) secrets(ctx context.Context) (all []*corev1.Secret, err error) {
 func (k *lists) observeNamespace(ctx context.Context, s *snapshot, secrets []*corev1.Secret) error {
 	namespace := secrets[0].Namespace
 	accounts := &corev1.ServiceAccountList{}
-	if err := k.all.List(ctx, client.MappingFor[*corev1.ServiceAccount](), namespace, metav1.ListOptions{}, accounts); err != nil {
+	if err := k.all.List(ctx, client.MappingFor[*corev1.ServiceAccount](), namespace, metav1.ListOptions{},
+		accounts); err != nil {
 		return fmt.Errorf("list ServiceAccounts: %w", err)
 	}
-	secrets = slices.DeleteFunc(secrets, func(secret *corev1.Secret) bool { return !madeAutomatically(secret, accounts.Items) })
+	secrets = slices.DeleteFunc(secrets,
+		func(secret *corev1.Secret) bool { return !madeAutomatically(secret, accounts.Items) })
 	if len(secrets) == 0 {
 		return nil
 	}

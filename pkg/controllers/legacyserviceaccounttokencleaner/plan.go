@@ -25,8 +25,9 @@ const (
 // snapshot is what there may be to clean in all namespaces, as one reconcile has listed it. Observe fills it,
 // and planTokens reads it. Of Secrets only the metadata is there.
 type snapshot struct {
-	Period  time.Duration
-	Since   string              // the day since which the API server tracks which tokens are used; empty if it does not say so
+	Period time.Duration
+	// the day since which the API server tracks which tokens are used; empty if it does not say so
+	Since   string
 	Secrets []*corev1.Secret    // unused tokens that were made automatically
 	Used    map[string][]string // names of the Secrets that pods use, by namespace
 }
@@ -52,7 +53,8 @@ func planTokens(now time.Time, s snapshot) plan.Plan {
 	if len(each.Sequences) > 0 {
 		p.Steps = []plan.Step{each}
 	}
-	p.Why = fmt.Sprintf("of %d tokens that were made automatically and not used for %v, pods refer to %d, and %d are marked or deleted",
+	p.Why = fmt.Sprintf(
+		"of %d tokens that were made automatically and not used for %v, pods refer to %d, and %d are marked or deleted",
 		len(s.Secrets), s.Period, used, len(each.Sequences))
 	return p
 }

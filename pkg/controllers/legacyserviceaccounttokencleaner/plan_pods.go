@@ -14,7 +14,8 @@ func secretsOf(p *corev1.Pod) (names []string) {
 		names = append(names, secretsOfContainer(p.Spec.InitContainers[i].Env, p.Spec.InitContainers[i].EnvFrom)...)
 	}
 	for i := range p.Spec.EphemeralContainers {
-		names = append(names, secretsOfContainer(p.Spec.EphemeralContainers[i].Env, p.Spec.EphemeralContainers[i].EnvFrom)...)
+		names = append(names,
+			secretsOfContainer(p.Spec.EphemeralContainers[i].Env, p.Spec.EphemeralContainers[i].EnvFrom)...)
 	}
 	for i := range p.Spec.Volumes {
 		names = append(names, secretsOfVolume(&p.Spec.Volumes[i].VolumeSource)...)

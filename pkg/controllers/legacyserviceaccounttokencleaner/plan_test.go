@@ -86,7 +86,8 @@ func TestPlan(t *testing.T) {
 		{"LTC-7 a pod refers to it", "2026-01-01", secret(named("mounted"), marked("2025-01-01")), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := snapshot{Period: period, Since: c.since, Secrets: []*corev1.Secret{c.secret}, Used: map[string][]string{"shop": {"mounted"}, "bank": {"builder-token"}}}
+			s := snapshot{Period: period, Since: c.since, Secrets: []*corev1.Secret{c.secret},
+				Used: map[string][]string{"shop": {"mounted"}, "bank": {"builder-token"}}}
 			before := c.secret.DeepCopy()
 			p := planTokens(now, s)
 			if got := strings.Join(done(p), ", "); got != c.want {
@@ -141,11 +142,13 @@ func TestMadeAutomatically(t *testing.T) {
 		accounts []corev1.ServiceAccount
 		want     bool
 	}{
-		{"LTC-6 the ServiceAccount lists it", secret(), []corev1.ServiceAccount{account("x", "x"), account("builder", "a1", "other", "builder-token")}, true},
+		{"LTC-6 the ServiceAccount lists it", secret(),
+			[]corev1.ServiceAccount{account("x", "x"), account("builder", "a1", "other", "builder-token")}, true},
 		{"LTC-6 without uid", secret(noUID), []corev1.ServiceAccount{account("builder", "a2", "builder-token")}, true},
 		{"LTC-6 a token that a user has made", secret(), []corev1.ServiceAccount{account("builder", "a1", "other")}, false},
 		{"LTC-6 another ServiceAccount of the name", secret(), []corev1.ServiceAccount{account("builder", "a2", "builder-token")}, false},
-		{"LTC-6 only another ServiceAccount lists it", secret(), []corev1.ServiceAccount{account("builder", "a1"), account("x", "a1", "builder-token")}, false},
+		{"LTC-6 only another ServiceAccount lists it", secret(),
+			[]corev1.ServiceAccount{account("builder", "a1"), account("x", "a1", "builder-token")}, false},
 		{"LTC-6 no ServiceAccount", secret(), nil, false},
 	} {
 		if got := madeAutomatically(c.secret, c.accounts); got != c.want {
@@ -158,15 +161,18 @@ func TestMadeAutomatically(t *testing.T) {
 func TestLTC7References(t *testing.T) {
 	local := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	env := func(name string) []corev1.EnvVar {
-		return []corev1.EnvVar{{Name: "plain", Value: "x"}, {ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *local(name)}}}}
+		return []corev1.EnvVar{{Name: "plain", Value: "x"},
+			{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *local(name)}}}}
 	}
 	from := func(name string) []corev1.EnvFromSource {
-		return []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}, {SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *local(name)}}}
+		return []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *local(name)}}}
 	}
 	var volumes []corev1.Volume
 	for _, source := range []corev1.VolumeSource{
 		{Secret: &corev1.SecretVolumeSource{SecretName: "secret"}},
-		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{}, {Secret: &corev1.SecretProjection{LocalObjectReference: *local("projected")}}}}},
+		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{},
+			{Secret: &corev1.SecretProjection{LocalObjectReference: *local("projected")}}}}},
 		{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "azure"}},
 		{CephFS: &corev1.CephFSVolumeSource{SecretRef: local("ceph")}},
 		{Cinder: &corev1.CinderVolumeSource{SecretRef: local("cinder")}},
@@ -181,13 +187,16 @@ func TestLTC7References(t *testing.T) {
 		volumes = append(volumes, corev1.Volume{VolumeSource: source})
 	}
 	p := &corev1.Pod{Spec: corev1.PodSpec{
-		ImagePullSecrets:    []corev1.LocalObjectReference{*local("pull")},
-		Containers:          []corev1.Container{{Env: env("env"), EnvFrom: from("from")}},
-		InitContainers:      []corev1.Container{{Env: env("init-env"), EnvFrom: from("init-from")}},
-		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: env("ephemeral-env"), EnvFrom: from("ephemeral-from")}}},
-		Volumes:             volumes,
+		ImagePullSecrets: []corev1.LocalObjectReference{*local("pull")},
+		Containers:       []corev1.Container{{Env: env("env"), EnvFrom: from("from")}},
+		InitContainers:   []corev1.Container{{Env: env("init-env"), EnvFrom: from("init-from")}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: env(
+			"ephemeral-env"), EnvFrom: from("ephemeral-from")}}},
+		Volumes: volumes,
 	}}
-	want := strings.Fields("azure ceph cinder csi env ephemeral-env ephemeral-from flex from init-env init-from iscsi projected pull rbd scaleio secret storageos")
+	want := strings.Fields(
+		"azure ceph cinder csi env ephemeral-env ephemeral-from flex from init-env init-from iscsi projected pull rbd scaleio secret " +
+			"storageos")
 	if diff := cmp.Diff(want, slices.Sorted(slices.Values(secretsOf(p)))); diff != "" {
 		t.Error(diff)
 	}
@@ -196,7 +205,8 @@ func TestLTC7References(t *testing.T) {
 // draw is any snapshot. All pods refer to the Secret 0.
 func draw(t *rapid.T) snapshot {
 	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
-	s := snapshot{Period: period, Since: rapid.SampledFrom([]string{"", "2026-01-01", "2026-06-01", "x"}).Draw(t, "since"), Used: map[string][]string{"shop": {"0"}}}
+	s := snapshot{Period: period, Since: rapid.SampledFrom([]string{"", "2026-01-01", "2026-06-01", "x"}).Draw(t, "since"),
+		Used: map[string][]string{"shop": {"0"}}}
 	for i := range rapid.IntRange(0, 4).Draw(t, "secrets") {
 		one := &corev1.Secret{}
 		fill(one)
@@ -224,7 +234,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	})
 }
 
-// LTC-3, LTC-7, LTC-9: nothing is done before usage was tracked, nothing that a pod refers to is touched, and nothing is deleted that was not marked.
+// LTC-3, LTC-7, LTC-9: nothing is done before usage was tracked, nothing that a pod refers to is touched, and nothing is deleted that
+// was not marked.
 func TestRetiresOnlyWhatNobodyUses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)

@@ -15,7 +15,8 @@ func Rights() rbac.Rights {
 			{Resource: "secrets", Verbs: []string{"patch", "delete"}, For: "tokens that nobody has used for long"},
 		},
 		In: map[string][]rbac.Rule{metav1.NamespaceSystem: {
-			{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{trackingName}, For: "since when the API server tracks which tokens are used"},
+			{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{trackingName},
+				For: "since when the API server tracks which tokens are used"},
 		}},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Whatever the namespace and the objects in it are, neither plan nor report panics. A namespace in which something is left is not released, and all
-// that is not being deleted yet is deleted.
+// Whatever the namespace and the objects in it are, neither plan nor report panics. A namespace in which something is left is not
+// released, and all that is not being deleted yet is deleted.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))

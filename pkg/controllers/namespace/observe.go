@@ -69,12 +69,13 @@ func newObserver(cached informers.Store[*corev1.Namespace], resources finder, pe
 // memory is what is remembered of a namespace from one round to the next: which kinds are empty, and whether
 // anything gets less. Observe makes it, and the waits of the plan follow from it.
 type memory struct {
-	UID     types.UID
-	Seen    time.Time                             // when it was first seen to be deleted
-	Empty   map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
-	Deleted map[schema.GroupVersionKind]int       // how many objects there were of the kinds that the last round has deleted
-	Left    int                                   // how many objects the last round has found
-	Rounds  int                                   // in a row that have found no fewer
+	UID   types.UID
+	Seen  time.Time                             // when it was first seen to be deleted
+	Empty map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
+	// how many objects there were of the kinds that the last round has deleted
+	Deleted map[schema.GroupVersionKind]int
+	Left    int // how many objects the last round has found
+	Rounds  int // in a row that have found no fewer
 }
 
 // observation is what observe returns.
@@ -89,7 +90,8 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one
 	// (NS-10).
 	live := &corev1.Namespace{}
-	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); client.IsAbsent(err) || err == nil && live.DeletionTimestamp == nil {
+	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); client.IsAbsent(err) ||
+		err == nil && live.DeletionTimestamp == nil {
 		return observation{}, nil
 	} else if err != nil {
 		return observation{}, fmt.Errorf("read namespace: %w", err)
@@ -158,7 +160,8 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 func guardsPods(k client.Mapping) bool { return strings.HasSuffix(k.Kind, "NetworkPolicy") }
 
 // listAll returns what there is of the kinds: pods alone while there are any, and it looks for pods each time (NS-18).
-func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []client.Mapping) []content {
+func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory,
+	kinds []client.Mapping) []content {
 	pods := client.MappingFor[*corev1.Pod]()
 	delete(m.Empty, pods.GroupVersionKind)
 	if found := o.list(ctx, r, m, []client.Mapping{pods}); len(found) > 0 {
@@ -169,7 +172,8 @@ func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *
 
 // discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can
 // be deleted (NS-15).
-func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []client.Mapping, unlisted []schema.GroupVersionKind, err error) {
+func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []client.Mapping,
+	unlisted []schema.GroupVersionKind, err error) {
 	clusterScoped := func(k client.Mapping) bool { return !k.Namespaced }
 	listed, err = o.resources(ctx, earliest, "list", "delete")
 	collections, also := o.resources(ctx, earliest, "delete", "deletecollection")
@@ -195,7 +199,8 @@ func discoveryFailure(err error) *failure {
 }
 
 // list returns what the kinds have in the namespace, without those that have nothing.
-func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []client.Mapping) (found []content) {
+func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *memory,
+	kinds []client.Mapping) (found []content) {
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool {
 		at, empty := m.Empty[k.GroupVersionKind]
 		return empty && r.Now.Sub(at) < emptyFor

@@ -107,11 +107,15 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 	if err := cached.Informer().GetStore().Add(ns); err != nil {
 		t.Fatal(err)
 	}
-	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}, endless: map[string]bool{}}}
+	w := &watching{T: t,
+		server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{},
+			hang: map[string]bool{}, endless: map[string]bool{}}}
 	w.observer = newObserver(cached, func(_ context.Context, earliest time.Time, verbs ...string) (all []client.Mapping, err error) {
 		w.since = earliest
-		for _, kind := range []schema.GroupVersionKind{client.KindFor[*corev1.Pod](), secrets, deployments, policies, client.KindFor[*corev1.Namespace]()} {
-			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind != secrets && slices.Contains(verbs, "deletecollection") {
+		for _, kind := range []schema.GroupVersionKind{client.KindFor[*corev1.Pod](), secrets, deployments, policies,
+			client.KindFor[*corev1.Namespace]()} {
+			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") ||
+				kind != secrets && slices.Contains(verbs, "deletecollection") {
 				continue
 			}
 			m, _ := client.BuiltIn(kind)
@@ -125,7 +129,8 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 // round observes the namespace once.
 func (w *watching) round() reconcile.Observation[snapshot, memory] {
 	w.Helper()
-	o, err := w.observer.observe(w.Context(), reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: time.Now(), Reader: w.server, Memory: w.memory})
+	o, err := w.observer.observe(w.Context(),
+		reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: time.Now(), Reader: w.server, Memory: w.memory})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -399,7 +404,8 @@ func TestDeletionIsProvedBeforeContentGoes(t *testing.T) {
 				return
 			}
 			p := planContent(time.Now(), o.Snapshot)
-			if each, ok := p.Steps[0].(plan.Each); !ok || len(each.Sequences) != 1 || !strings.Contains(p.Why, "deletes all deployments.apps") {
+			if each, ok := p.Steps[0].(plan.Each); !ok || len(each.Sequences) != 1 ||
+				!strings.Contains(p.Why, "deletes all deployments.apps") {
 				t.Errorf("it is planned: %s", p.Why)
 			}
 		})

@@ -35,7 +35,8 @@ func planContent(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Requeue: max(s.SettledAt.Sub(now), soon),
 			Why: "nothing is left; waiting for what was admitted before the deletion, and looks once more"}
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
-		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
+		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon,
+			Why: "it is empty: says so in its conditions before it is released"}
 	}
 	return release(s)
 }
@@ -72,7 +73,8 @@ func deleteContent(now time.Time, s snapshot) plan.Plan {
 // deleteAll deletes all objects of a kind in the namespace.
 func (s snapshot) deleteAll(kind schema.GroupVersionKind) plan.Step {
 	return plan.DeleteCollection{
-		Kind: kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground, Why: "the namespace is being deleted",
+		Kind: kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground,
+		Why: "the namespace is being deleted",
 	}
 }
 

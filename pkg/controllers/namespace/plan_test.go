@@ -23,9 +23,10 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // ending is a namespace that is being deleted.
 func ending(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 	ns := &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop", ResourceVersion: "7", DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(-time.Minute)))},
-		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop", ResourceVersion: "7",
+			DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(-time.Minute)))},
+		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 	}
 	for _, edit := range edits {
 		edit(ns)
@@ -76,7 +77,8 @@ func deleted(name string, finalizers ...string) *metav1.PartialObjectMetadata {
 // graceful is a pod whose grace period ends in so many seconds.
 func graceful(name string, seconds int64) *metav1.PartialObjectMetadata {
 	o := object(name)
-	o.DeletionTimestamp, o.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(time.Duration(seconds)*time.Second))), ptr.To(int64(30))
+	o.DeletionTimestamp, o.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(time.Duration(seconds)*time.Second))),
+		ptr.To(int64(30))
 	return o
 }
 
@@ -113,40 +115,53 @@ func TestPlanContent(t *testing.T) {
 			snapshot{Namespace: ending(), SettledAt: now.Add(time.Second), Contents: []content{has(secrets, "secrets", object("a"))}},
 			[]string{"delete all Secret in shop Background"}, soon, "deletes all secrets"},
 		{"NS-4 an empty one is released when nothing can come any more",
-			snapshot{Namespace: ending(), SettledAt: now.Add(time.Second)}, nil, time.Second, "waiting for what was admitted before the deletion"},
+			snapshot{Namespace: ending(), SettledAt: now.Add(time.Second)}, nil, time.Second,
+			"waiting for what was admitted before the deletion"},
 		{"NS-28 and when all resources were listed after that",
 			snapshot{Namespace: ending(), SettledAt: settled}, nil, soon, "looks once more"},
 		{"NS-12 it was released before, and waits for others",
 			snapshot{Namespace: ending(finalizers(), metadataFinalizers("example.com/hold")), SettledAt: settled, Complete: true},
 			nil, 0, "example.com/hold"},
 		{"NS-12 one that only the finalizers of others hold is emptied, too",
-			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}},
+			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled,
+				Contents: []content{has(secrets, "secrets", object("a"))}},
 			[]string{"delete all Secret in shop Background"}, soon, "deletes all secrets"},
 		{"NS-29 and says in its conditions that it is empty",
-			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Complete: true}, nil, soon, "says so in its conditions"},
+			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Complete: true}, nil, soon,
+			"says so in its conditions"},
 		{"NS-36 and keeps the finalizers of others",
-			snapshot{Namespace: ending(finalizers("z", "a"), conditions), SettledAt: settled, Complete: true}, nil, 0, "waits for the finalizers of others: z, a"},
+			snapshot{Namespace: ending(finalizers("z", "a"), conditions), SettledAt: settled, Complete: true}, nil, 0,
+			"waits for the finalizers of others: z, a"},
 		{"NS-15 what cannot be listed is deleted before the namespace is released",
 			snapshot{Namespace: ending(), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{deployments, secrets}},
-			[]string{"delete all Deployment in shop Background", "delete all Secret in shop Background", "update finalize []"}, 0, "nothing is left"},
+			[]string{"delete all Deployment in shop Background", "delete all Secret in shop Background", "update finalize []"}, 0,
+			"nothing is left"},
 		{"NS-15 and before it says that it is empty",
-			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{secrets}},
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true,
+				Unlisted: []schema.GroupVersionKind{secrets}},
 			[]string{"delete all Secret in shop Background"}, soon, "says so in its conditions"},
 		{"NS-16 collections with objects are deleted in the background, all others are not asked for (NS-53)",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{
-				has(deployments, "deployments", object("web"), deleted("old")), has(secrets, "secrets", deleted("a", "x")), {Kind: client.KindFor[*corev1.Pod](), Resource: "pods", Error: "no"}}},
+				has(deployments, "deployments", object("web"), deleted("old")), has(secrets, "secrets", deleted("a", "x")),
+				{Kind: client.KindFor[*corev1.Pod](), Resource: "pods", Error: "no"}}},
 			[]string{"delete all Deployment in shop Background"}, soon, "deletes all deployments.apps"},
 		{"NS-6 a deletion that had no effect is repeated ever more rarely",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", deleted("old"))}},
-			[]string{"delete all Secret in shop Background"}, longestWait, "deletes all secrets again, because the last deletion had no effect; waiting until nothing is left; there are 1 secrets (a)"},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20,
+				Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", deleted("old"))}},
+			[]string{"delete all Secret in shop Background"}, longestWait,
+			"deletes all secrets again, because the last deletion had no effect; waiting until nothing is left; there are 1 secrets (a)"},
 		{"NS-16 but soon if another collection is deleted for the first time",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", object("web"))}},
-			[]string{"delete all Secret in shop Background", "delete all Deployment in shop Background"}, soon, "deletes all secrets, deployments.apps"},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20,
+				Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", object("web"))}},
+			[]string{"delete all Secret in shop Background", "delete all Deployment in shop Background"}, soon,
+			"deletes all secrets, deployments.apps"},
 		{"NS-5 pods end within their grace period: the next round comes after half of it",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30), graceful("web-1", 10))}},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour,
+				Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30), graceful("web-1", 10))}},
 			nil, 16 * time.Second, "there are 2 pods (web-0, web-1)"},
 		{"NS-25 a finalizer is expected to take 15 seconds",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(secrets, "secrets", deleted("a", "x", "y"))}},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour,
+				Contents: []content{has(secrets, "secrets", deleted("a", "x", "y"))}},
 			nil, 8500 * time.Millisecond, "1 secrets (a), 1 held by the finalizer x, 1 held by the finalizer y"},
 		{"the first rounds come sooner",
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 1, Contents: []content{has(secrets, "secrets", deleted("a", "x"))}},
@@ -155,20 +170,24 @@ func TestPlanContent(t *testing.T) {
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{has(secrets, "secrets", deleted("a"))}},
 			nil, longestWait, "1 secrets"},
 		{"NS-2 but not more rarely than the period",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Second, Contents: []content{has(secrets, "secrets", deleted("a"))}},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Second,
+				Contents: []content{has(secrets, "secrets", deleted("a"))}},
 			nil, time.Second, "1 secrets"},
 		{"NS-14 a group that cannot be discovered may hide something",
 			snapshot{Namespace: ending(), SettledAt: settled, Discovery: &failure{Groups: 1, Message: "metrics: 503"}},
 			nil, firstWait, "unknown resources: metrics: 503"},
 		{"NS-28 a resource that cannot be listed may have something",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{{Kind: secrets, Resource: "secrets", Error: "list secrets: 500"}}},
+			snapshot{Namespace: ending(), SettledAt: settled,
+				Contents: []content{{Kind: secrets, Resource: "secrets", Error: "list secrets: 500"}}},
 			nil, firstWait, "list secrets: 500"},
 		{"NS-36 an empty one is released",
 			snapshot{Namespace: ending(), SettledAt: settled, Complete: true}, []string{"update finalize []"}, 0, "nothing is left"},
 		{"NS-36 the finalizers of others stay, each once and sorted",
-			snapshot{Namespace: ending(finalizers("z", "kubernetes", "a", "z"), conditions), SettledAt: settled, Complete: true}, []string{"update finalize [a z]"}, 0, ""},
+			snapshot{Namespace: ending(finalizers("z", "kubernetes", "a", "z"), conditions), SettledAt: settled, Complete: true},
+			[]string{"update finalize [a z]"}, 0, ""},
 		{"NS-29 one that others hold says first that it is empty",
-			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, nil, soon, "says so in its conditions"},
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, nil, soon,
+			"says so in its conditions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.snapshot.Namespace.DeepCopy()
@@ -210,44 +229,63 @@ func TestReportConditions(t *testing.T) {
 		want     []string
 	}{
 		{"what was just deleted is reported by the next round",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}}, plan.Outcome{}, nil},
+			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}}, plan.Outcome{},
+			nil},
 		{"one that vanishes needs no report", snapshot{Namespace: ending(), SettledAt: settled, Complete: true}, plan.Outcome{}, nil},
-		{"NS-29 one that others hold has all five", snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, plan.Outcome{}, fine},
+		{"NS-29 one that others hold has all five",
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, plan.Outcome{}, fine},
 		{"NS-31 some groups could not be discovered",
 			snapshot{Namespace: ending(), SettledAt: settled, Discovery: &failure{2, "metrics: 503"}}, plan.Outcome{},
-			with(map[int]string{0: "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: Discovery failed for some groups, 2 failing: metrics: 503"})},
-		{"NS-31 nothing could be discovered", snapshot{Namespace: ending(), SettledAt: settled, Discovery: &failure{0, "503"}}, plan.Outcome{},
+			with(map[int]string{0: "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: Discovery failed for some groups, 2 failing: " +
+				"metrics: 503"})},
+		{"NS-31 nothing could be discovered", snapshot{Namespace: ending(), SettledAt: settled, Discovery: &failure{0, "503"}},
+			plan.Outcome{},
 			with(map[int]string{0: "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: 503"})},
 		{"NS-33 a deletion was refused",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(deployments, "deployments", object("a")), {Kind: secrets, Resource: "secrets", Error: "list secrets: 500"}}}, refused,
+			snapshot{Namespace: ending(), SettledAt: settled,
+				Contents: []content{has(deployments, "deployments", object("a")),
+					{Kind: secrets, Resource: "secrets", Error: "list secrets: 500"}}}, refused,
 			with(map[int]string{
-				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 2 remaining: deployments: forbidden, list secrets: 500",
-				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource instances",
+				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 2 remaining: " +
+					"deployments: forbidden, list secrets: 500",
+				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource " +
+					"instances",
 			})},
 		{"NS-33 what cannot be listed could not be deleted",
 			snapshot{Namespace: ending(), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{deployments}}, refused,
-			with(map[int]string{2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: deployments: forbidden"})},
+			with(map[int]string{2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 " +
+				"remaining: deployments: forbidden"})},
 		{"NS-26 a deletion had no effect",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{unmoved(secrets, "secrets")}}, plan.Outcome{},
 			with(map[int]string{
-				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for gvr: /v1, Resource=secrets",
+				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: " +
+					"unexpected items still remain in namespace: shop for gvr: /v1, Resource=secrets",
 				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: secrets. has 1 resource instances",
 			})},
 		{"NS-26 something stays without a reason",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(deployments, "deployments", deleted("a"))}}, plan.Outcome{},
+			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(deployments, "deployments", deleted("a"))}},
+			plan.Outcome{},
 			with(map[int]string{
-				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for gvr: apps/v1, Resource=deployments",
-				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource instances",
+				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: " +
+					"unexpected items still remain in namespace: shop for gvr: apps/v1, Resource=deployments",
+				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource " +
+					"instances",
 			})},
 		{"NS-34, NS-35 what remains, and which finalizers hold it, is sorted",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(secrets, "secrets", deleted("a", "y"), deleted("b", "x", "y")), has(deployments, "deployments", deleted("c", "x"))}}, plan.Outcome{},
+			snapshot{Namespace: ending(), SettledAt: settled,
+				Contents: []content{has(secrets, "secrets", deleted("a", "y"), deleted("b", "x", "y")),
+					has(deployments, "deployments", deleted("c", "x"))}}, plan.Outcome{},
 			with(map[int]string{
-				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource instances, secrets. has 2 resource instances",
-				4: "NamespaceFinalizersRemaining True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: x in 2 resource instances, y in 2 resource instances",
+				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource " +
+					"instances, secrets. has 2 resource instances",
+				4: "NamespaceFinalizersRemaining True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: x in " +
+					"2 resource instances, y in 2 resource instances",
 			})},
 		{"NS-30 pods are reported, too",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 10))}}, plan.Outcome{},
-			with(map[int]string{3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances"})},
+			snapshot{Namespace: ending(), SettledAt: settled,
+				Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 10))}}, plan.Outcome{},
+			with(map[int]string{3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: pods. has 1 " +
+				"resource instances"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := reportConditions(now, plantest.Restored(t, c.snapshot), c.did)

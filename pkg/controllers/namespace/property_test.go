@@ -38,7 +38,8 @@ func drawSnapshot(t *rapid.T) snapshot {
 	for range rapid.IntRange(0, 3).Draw(t, "contents") {
 		s.Contents = append(s.Contents, rapid.SampledFrom([]content{
 			has(secrets, "secrets", object("a")), has(secrets, "secrets", deleted("a", "x")), unmoved(deployments, "deployments"),
-			has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30)), {Kind: secrets, Resource: "secrets", Error: "list secrets: 500"},
+			has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30)),
+			{Kind: secrets, Resource: "secrets", Error: "list secrets: 500"},
 		}).Draw(t, "content"))
 	}
 	return s

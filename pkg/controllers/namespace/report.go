@@ -29,11 +29,13 @@ func changeConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
 	case !s.hasFinalizers(), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
-	case len(s.Contents) == 0 && s.Discovery == nil && !(s.Complete && s.stays()) && did.Failed(plan.Deleted) == nil: // it is gone
+	// it is gone
+	case len(s.Contents) == 0 && s.Discovery == nil && !(s.Complete && s.stays()) && did.Failed(plan.Deleted) == nil:
 		return plan.Plan{}
 	case !conditionsChange(now, s, did):
 		return plan.Plan{}
-	case did.Failed(plan.Changed) != nil || slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == plan.Changed }):
+	case did.Failed(plan.Changed) != nil ||
+		slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == plan.Changed }):
 		return plan.Plan{} // it has just been released
 	}
 	changed := *s.Namespace
@@ -50,7 +52,8 @@ func conditionsChange(now time.Time, s snapshot, did plan.Outcome) bool {
 
 // statusOf returns the status that says what is left.
 func statusOf(now time.Time, s snapshot, did plan.Outcome) corev1.NamespaceStatus {
-	status := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(s.Namespace.Status.Conditions)}
+	status := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating,
+		Conditions: slices.Clone(s.Namespace.Status.Conditions)}
 	for _, c := range conditions(now, s, did) {
 		set(&status, c, now)
 	}
@@ -65,7 +68,8 @@ func conditions(now time.Time, s snapshot, did plan.Outcome) []corev1.NamespaceC
 		condition(corev1.NamespaceDeletionGVParsingFailure, "", // NS-32: versions are parsed by discovery
 			"GroupVersionParsingFailed", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
 		condition(corev1.NamespaceDeletionContentFailure, s.failureMessage(now, did),
-			"ContentDeletionFailed", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+			"ContentDeletionFailed", "ContentDeleted",
+			"All content successfully deleted, may be waiting on finalization"),
 		condition(corev1.NamespaceContentRemaining, s.remainingMessage(),
 			"SomeResourcesRemain", "ContentRemoved", "All content successfully removed"),
 		condition(corev1.NamespaceFinalizersRemaining, s.finalizersMessage(),
@@ -74,7 +78,8 @@ func conditions(now time.Time, s snapshot, did plan.Outcome) []corev1.NamespaceC
 }
 
 // condition returns a condition that is true if there is a message.
-func condition(t corev1.NamespaceConditionType, message, reason, fineReason, fineMessage string) corev1.NamespaceCondition {
+func condition(t corev1.NamespaceConditionType, message, reason, fineReason,
+	fineMessage string) corev1.NamespaceCondition {
 	if message != "" {
 		return corev1.NamespaceCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message}
 	}

@@ -11,7 +11,8 @@ func Rights() rbac.Rights {
 			{Resource: "namespaces", Verbs: []string{"get"}, For: "a live read before anything is deleted"},
 			{Resource: "namespaces/status", Verbs: []string{"update"}, For: "conditions"},
 			{Resource: "namespaces/finalize", Verbs: []string{"update"}, For: "the release of an empty namespace"},
-			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, For: "what is in a namespace"},
+			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"},
+				For: "what is in a namespace"},
 		},
 	}
 }

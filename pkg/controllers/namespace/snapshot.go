@@ -12,14 +12,16 @@ import (
 // snapshot is what one round has found. Observe fills it; planContent and reportConditions read it. Nothing
 // of it is from a cache.
 type snapshot struct {
-	Namespace *corev1.Namespace         // read live
-	SettledAt time.Time                 // before this, objects may still come into the namespace
-	Discovery *failure                  // nil: all resources are known
-	Contents  []content                 // of resources that have objects, or of which it is not known; pods alone while there are any
-	Complete  bool                      // all resources were listed after the last object went and nothing could come any more, and are empty
-	Unlisted  []schema.GroupVersionKind // can be deleted, but not listed; looked for when the round is complete
-	Rounds    int                       // in a row that have found no fewer objects
-	Longest   time.Duration             // between two rounds
+	Namespace *corev1.Namespace // read live
+	SettledAt time.Time         // before this, objects may still come into the namespace
+	Discovery *failure          // nil: all resources are known
+	// of resources that have objects, or of which it is not known; pods alone while there are any
+	Contents []content
+	// all resources were listed after the last object went and nothing could come any more, and are empty
+	Complete bool
+	Unlisted []schema.GroupVersionKind // can be deleted, but not listed; looked for when the round is complete
+	Rounds   int                       // in a row that have found no fewer objects
+	Longest  time.Duration             // between two rounds
 }
 
 // failure says what could not be discovered.
@@ -61,7 +63,8 @@ func (c *content) add(o *metav1.PartialObjectMetadata) {
 	if len(c.Examples) < examples {
 		c.Examples = append(c.Examples, o.Name)
 	}
-	if o.DeletionTimestamp != nil && o.DeletionGracePeriodSeconds != nil && *o.DeletionGracePeriodSeconds > 0 && c.GoneBy.Before(o.DeletionTimestamp) {
+	if o.DeletionTimestamp != nil && o.DeletionGracePeriodSeconds != nil && *o.DeletionGracePeriodSeconds > 0 &&
+		c.GoneBy.Before(o.DeletionTimestamp) {
 		c.GoneBy = *o.DeletionTimestamp
 	}
 }
@@ -92,7 +95,8 @@ func (s snapshot) deletesMore() bool {
 
 // finalizersLeft are the finalizers that stay when the namespace is released, each once and sorted (NS-36).
 func (s snapshot) finalizersLeft() []corev1.FinalizerName {
-	left := slices.DeleteFunc(slices.Clone(s.Namespace.Spec.Finalizers), func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	left := slices.DeleteFunc(slices.Clone(s.Namespace.Spec.Finalizers),
+		func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 	slices.Sort(left)
 	return slices.Compact(left)
 }

@@ -54,7 +54,8 @@ func name(i int) string { return fmt.Sprintf("node-%04d", i) }
 func (b *bench) add(from, to int) {
 	for i := from; i < to; i++ {
 		b.uids++
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: types.UID(fmt.Sprint("uid-", b.uids)), CreationTimestamp: metav1.Now()}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: types.UID(fmt.Sprint("uid-", b.uids)),
+			CreationTimestamp: metav1.Now()}}
 		if _, err := b.Put(n); err != nil {
 			b.Fatal(err)
 		}
@@ -102,8 +103,9 @@ func (b *bench) unshared(want int) {
 	}
 }
 
-// IPAM-60: answers to patches of nodes are lost or come late, those to each first one, or all. Nodes are deleted and created again meanwhile, and
-// others lead. There are as many ranges as nodes in the end, so that all of them are used again, and a range that was lost would be missed.
+// IPAM-60: answers to patches of nodes are lost or come late, those to each first one, or all. Nodes are deleted and created again
+// meanwhile, and others lead. There are as many ranges as nodes in the end, so that all of them are used again, and a range that was
+// lost would be missed.
 func TestLostAnswers(t *testing.T) {
 	const nodes, spare = 1000, 24
 	for name, every := range map[string]bool{"to each first patch": false, "to every patch": true} {
@@ -210,7 +212,8 @@ func TestReportsAreIgnored(t *testing.T) {
 	}
 	again := node("a", 0)
 	again.UID = "another"
-	for _, c := range [][2]plan.Object{{nil, was}, {was, nil}, {was, node("a", 0, "10.0.0.0/24")}, {was, leaving(node("a", 0))}, {was, again}} {
+	for _, c := range [][2]plan.Object{{nil, was}, {was, nil}, {was, node("a", 0, "10.0.0.0/24")}, {was, leaving(node("a", 0))},
+		{was, again}} {
 		if keys := enqueued(c[0], c[1]); !slices.Equal(keys, []plan.Key{allocation}) {
 			t.Errorf("%v enqueue %v", c, keys)
 		}
@@ -223,7 +226,8 @@ func TestIPAM2Off(t *testing.T) { // IPAM-1
 	if want := "nodes get no ranges of addresses, see --allocate-node-cidrs"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	if entry.Name != "node-ipam-controller" || entry.Alias != "nodeipam" || entry.EventSource != "cidrAllocator" || entry.OffByDefault { // IPAM-2
+	// IPAM-2
+	if entry.Name != "node-ipam-controller" || entry.Alias != "nodeipam" || entry.EventSource != "cidrAllocator" || entry.OffByDefault {
 		t.Errorf("%+v", entry)
 	}
 }

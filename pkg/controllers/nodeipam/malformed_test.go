@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Whatever the nodes are, and whatever ranges they claim to have, planning does not panic. What is given is a block of each pool, to nodes that have
-// none and are not being deleted.
+// Whatever the nodes are, and whatever ranges they claim to have, planning does not panic. What is given is a block of each pool, to
+// nodes that have none and are not being deleted.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))

@@ -26,16 +26,19 @@ type caches struct {
 func enqueued(before, after plan.Object) []plan.Key {
 	was, ok1 := before.(*corev1.Node)
 	is, ok2 := after.(*corev1.Node)
-	if ok1 && ok2 && was.UID == is.UID && slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
+	if ok1 && ok2 && was.UID == is.UID && slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) &&
+		(was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
 		return nil
 	}
 	return []plan.Key{allocation}
 }
 
 // observe finds all nodes. What is taken is worked out by the plan.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	o.Exists = true
-	o.Snapshot = snapshot{Pools: k.pools, Services: k.services, Nodes: slices.Collect(k.nodes.All()), Memory: ptr.Deref(r.Memory, memory{})}
+	o.Snapshot = snapshot{Pools: k.pools, Services: k.services, Nodes: slices.Collect(k.nodes.All()),
+		Memory: ptr.Deref(r.Memory, memory{})}
 	return o, nil
 }
 

@@ -26,22 +26,30 @@ const rangeAllocator = "RangeAllocator"
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Allocate, "allocate-node-cidrs", o.Allocate, "Give each node a range of addresses for its pods, out of --cluster-cidr.")
-	fs.StringVar(&o.AllocatorType, "cidr-allocator-type", o.AllocatorType, "How ranges are given to nodes. Only RangeAllocator is built in.")
+	fs.BoolVar(&o.Allocate, "allocate-node-cidrs", o.Allocate,
+		"Give each node a range of addresses for its pods, out of --cluster-cidr.")
+	fs.StringVar(&o.AllocatorType, "cidr-allocator-type", o.AllocatorType,
+		"How ranges are given to nodes. Only RangeAllocator is built in.")
 	fs.StringVar(&o.ClusterCIDR, "cluster-cidr", o.ClusterCIDR,
-		"The range of addresses of pods, or one of IPv4 and one of IPv6, separated by a comma. Nodes get their ranges in this order. It needs --allocate-node-cidrs.")
+		"The range of addresses of pods, or one of IPv4 and one of IPv6, separated by a comma. Nodes get their ranges "+
+			"in this order. It needs --allocate-node-cidrs.")
 	fs.StringVar(&o.ServiceRange, "service-cluster-ip-range", o.ServiceRange,
-		"The range of addresses of Services, or one of each family, separated by a comma. What it has in common with --cluster-cidr is given to no node. It needs --allocate-node-cidrs.")
+		"The range of addresses of Services, or one of each family, separated by a comma. What it has in common with "+
+			"--cluster-cidr is given to no node. It needs --allocate-node-cidrs.")
 	fs.Int32Var(&o.MaskSize, "node-cidr-mask-size", o.MaskSize,
-		"The length of the prefix of each node's range, in a cluster of one family. Zero stands for 24, and for 64 with IPv6.")
-	fs.Int32Var(&o.MaskSizeIPv4, "node-cidr-mask-size-ipv4", o.MaskSizeIPv4, "The length of the prefix of each node's range of IPv4. Zero stands for 24.")
-	fs.Int32Var(&o.MaskSizeIPv6, "node-cidr-mask-size-ipv6", o.MaskSizeIPv6, "The length of the prefix of each node's range of IPv6. Zero stands for 64.")
+		"The length of the prefix of each node's range, in a cluster of one family. Zero stands for 24, and for 64 "+
+			"with IPv6.")
+	fs.Int32Var(&o.MaskSizeIPv4, "node-cidr-mask-size-ipv4", o.MaskSizeIPv4,
+		"The length of the prefix of each node's range of IPv4. Zero stands for 24.")
+	fs.Int32Var(&o.MaskSizeIPv6, "node-cidr-mask-size-ipv6", o.MaskSizeIPv6,
+		"The length of the prefix of each node's range of IPv6. Zero stands for 64.")
 }
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() (errs []error) {
 	if o.AllocatorType != "" && o.AllocatorType != rangeAllocator {
-		errs = append(errs, fmt.Errorf("built-in cloud providers are disabled. The ipam %s is not available", o.AllocatorType))
+		errs = append(errs,
+			fmt.Errorf("built-in cloud providers are disabled. The ipam %s is not available", o.AllocatorType))
 	}
 	if len(strings.Split(o.ServiceRange, ",")) > 2 {
 		errs = append(errs, errors.New("--service-cluster-ip-range can not contain more than two entries"))
@@ -80,11 +88,14 @@ func (o *Options) checkFamilies(all []pool) error {
 	case len(all) > 2:
 		return fmt.Errorf("length of clusterCIDRs is:%d more than max allowed of 2", len(all))
 	case len(all) == 2 && is4 == all[1].Range.Addr().Is4():
-		return errors.New("len of ClusterCIDRs==2 and they are not configured as dual stack (at least one from each IPFamily")
+		return errors.New(
+			"len of ClusterCIDRs==2 and they are not configured as dual stack (at least one from each IPFamily")
 	case len(all) == 2 && o.MaskSize != 0:
 		return errors.New("usage of --node-cidr-mask-size is not allowed with dual-stack clusters")
 	case o.MaskSize != 0 && (o.MaskSizeIPv4 != 0 || o.MaskSizeIPv6 != 0):
-		return errors.New("usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if --node-cidr-mask-size is set. Use only dual-stack flags, or only --node-cidr-mask-size")
+		return errors.New(
+			"usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if " +
+				"--node-cidr-mask-size is set. Use only dual-stack flags, or only --node-cidr-mask-size")
 	case len(all) == 1 && !is4 && o.MaskSizeIPv4 != 0:
 		return errors.New("usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster")
 	case len(all) == 1 && is4 && o.MaskSizeIPv6 != 0:
@@ -110,7 +121,9 @@ func (o *Options) setBits(p *pool, pools int) error {
 		return fmt.Errorf("%s=%d: it must be between 1 and %d", flag, size, p.Range.Addr().BitLen())
 	case p.Bits < p.Range.Bits():
 		//lint:ignore ST1005 the text is that of IPAM-22
-		return errors.New("Controller: Invalid --cluster-cidr, mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size configured for CIDR family")
+		return errors.New(
+			"Controller: Invalid --cluster-cidr, mask size of cluster CIDR must be less than or equal to " +
+				"--node-cidr-mask-size configured for CIDR family")
 	case p.Bits-p.Range.Bits() > mostIndexBits:
 		return fmt.Errorf("%s: %v has more than 2^%d ranges of nodes", flag, p.Range, mostIndexBits)
 	}

@@ -64,10 +64,11 @@ const leastPause, longestPause = 100 * time.Millisecond, time.Minute
 // of it.
 type decision struct {
 	Memory    memory
-	Allocated []spans    // of each pool, with what nodes get now
-	Skipped   [][]uint64 // of each pool: how many blocks that are taken were passed over, for each block that nodes get now
-	Waiting   int        // nodes that get none, because a pool has none left
-	Wrong     int        // nodes with ranges that are not as they should be
+	Allocated []spans // of each pool, with what nodes get now
+	// of each pool: how many blocks that are taken were passed over, for each block that nodes get now
+	Skipped [][]uint64
+	Waiting int // nodes that get none, because a pool has none left
+	Wrong   int // nodes with ranges that are not as they should be
 }
 
 // planRanges gives ranges to the nodes that have none.
@@ -98,13 +99,15 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 			p.Requeue = time.Millisecond // they are next
 		case ranges == nil:
 			d.Waiting++
-			p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Allocated))...)
+			p.Steps = append(p.Steps,
+				d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Allocated))...)
 		default:
 			d.Memory.Reserved[n.UID] = ranges
 			failed := s.Memory.Failed[n.UID]
 			if failed.Why != "" {
 				d.Memory.Failed[n.UID] = failed
-				p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", failed.Why)...)
+				p.Steps = append(p.Steps,
+					d.recordEvent(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", failed.Why)...)
 			}
 			if wait := failed.Next.Sub(now); wait > 0 {
 				p.Requeue = plan.Sooner(p.Requeue, wait)
@@ -174,7 +177,8 @@ type user struct {
 
 // conflicts adds the nodes that have addresses in common with an older node to the problems.
 func conflicts(users []user, problems map[types.UID]string) {
-	byRange := slices.SortedFunc(slices.Values(users), func(a, b user) int { return a.has.Addr().Compare(b.has.Addr()) })
+	byRange := slices.SortedFunc(slices.Values(users),
+		func(a, b user) int { return a.has.Addr().Compare(b.has.Addr()) })
 	var widest user // of those before, the one that reaches farthest
 	for i, u := range byRange {
 		if i > 0 && widest.has.Overlaps(u.has) && widest.node.UID != u.node.UID {
@@ -182,7 +186,8 @@ func conflicts(users []user, problems map[types.UID]string) {
 			if seniority(u.node, widest.node) < 0 {
 				younger, older = widest, u
 			}
-			problems[younger.node.UID] = fmt.Sprintf("its range %v has addresses in common with %v of the node %s", younger.has, older.has, older.node.Name)
+			problems[younger.node.UID] = fmt.Sprintf("its range %v has addresses in common with %v of the node %s",
+				younger.has, older.has, older.node.Name)
 		}
 		if i == 0 || u.blocks.last > widest.blocks.last || !widest.has.Overlaps(u.has) {
 			widest = u
@@ -221,7 +226,8 @@ func assign(n *corev1.Node, ranges []netip.Prefix) plan.Step {
 		after.Spec.PodCIDRs[i] = r.String()
 	}
 	after.Spec.PodCIDR = after.Spec.PodCIDRs[0]
-	return plan.Change{Old: n, New: &after, Unowned: true, Why: fmt.Sprintf("the node %s gets %s", n.Name, strings.Join(after.Spec.PodCIDRs, ", "))}
+	return plan.Change{Old: n, New: &after, Unowned: true,
+		Why: fmt.Sprintf("the node %s gets %s", n.Name, strings.Join(after.Spec.PodCIDRs, ", "))}
 }
 
 // recordEvent returns the event that says something new of a node, and remembers it.
@@ -230,7 +236,8 @@ func (d *decision) recordEvent(s snapshot, n *corev1.Node, kind, reason, says st
 	if s.Memory.LastEvent[n.UID] == reason {
 		return nil
 	}
-	return []plan.Step{plan.RecordEvent{Object: n, Event: plan.Event{Type: kind, Reason: reason, Message: status(n.Name, reason) + ": " + says}}}
+	return []plan.Step{plan.RecordEvent{Object: n,
+		Event: plan.Event{Type: kind, Reason: reason, Message: status(n.Name, reason) + ": " + says}}}
 }
 
 // status is how Kubernetes says it (IPAM-50, IPAM-51).

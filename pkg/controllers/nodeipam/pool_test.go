@@ -32,7 +32,8 @@ func TestBlocks(t *testing.T) {
 		p := pool{netip.MustParsePrefix(c.pool), c.bits}
 		got := p.block(c.i)
 		if got.String() != c.want || p.last() != c.last || p.number(got.Addr()) != c.i {
-			t.Errorf("%s in blocks of %d bits: block %d is %v with the number %d, the last one is %d", c.pool, c.bits, c.i, got, p.number(got.Addr()), p.last())
+			t.Errorf("%s in blocks of %d bits: block %d is %v with the number %d, the last one is %d", c.pool, c.bits, c.i, got,
+				p.number(got.Addr()), p.last())
 		}
 	}
 }

@@ -34,16 +34,20 @@ func drawPools(t *rapid.T) []pool {
 // draw is any snapshot.
 func draw(t *rapid.T) snapshot {
 	s := snapshot{Pools: drawPools(t)}
-	texts := []string{"10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/23", "10.0.3.128/25", "10.0.0.0/8", "11.0.0.0/24", "fd00::/64", "fd00:0:0:2::/63", "fd00:0:0:7::/64", "x", "", "1.2.3.4/99"}
+	texts := []string{"10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/23", "10.0.3.128/25", "10.0.0.0/8", "11.0.0.0/24", "fd00::/64",
+		"fd00:0:0:2::/63", "fd00:0:0:7::/64", "x", "", "1.2.3.4/99"}
 	for i := range rapid.IntRange(0, 8).Draw(t, "nodes") {
-		n := node(fmt.Sprint("n-", i), rapid.IntRange(0, 3).Draw(t, "came"), rapid.SliceOfN(rapid.SampledFrom(texts), 0, 2).Draw(t, "ranges")...)
+		n := node(fmt.Sprint("n-", i), rapid.IntRange(0, 3).Draw(t, "came"),
+			rapid.SliceOfN(rapid.SampledFrom(texts), 0, 2).Draw(t, "ranges")...)
 		if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
 			n = leaving(n)
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
 	for range rapid.IntRange(0, 1).Draw(t, "services") {
-		s.Services = append(s.Services, netip.MustParsePrefix(rapid.SampledFrom([]string{"10.0.0.0/25", "10.0.2.0/23", "fd00::/62", "192.168.0.0/16"}).Draw(t, "service")))
+		s.Services = append(s.Services,
+			netip.MustParsePrefix(rapid.SampledFrom([]string{"10.0.0.0/25", "10.0.2.0/23", "fd00::/62", "192.168.0.0/16"}).Draw(t,
+				"service")))
 	}
 	return s
 }
@@ -125,8 +129,8 @@ func (w *world) list() {
 	}
 }
 
-// Writes are carried out, refused, or carried out much later; nodes come, go and come again; the process starts anew; caches lag by what nobody but users has written.
-// No two nodes ever share a range.
+// Writes are carried out, refused, or carried out much later; nodes come, go and come again; the process starts anew; caches lag by
+// what nobody but users has written. No two nodes ever share a range.
 func TestIPAM31NobodySharesARangeWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{nodes: map[string]*corev1.Node{}}
@@ -137,7 +141,8 @@ func TestIPAM31NobodySharesARangeWhateverHappens(t *testing.T) {
 			case 0:
 				if w.nodes[name] == nil {
 					w.uids++
-					w.nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprint(w.uids)), CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(w.uids)))}}
+					w.nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprint(w.uids)),
+						CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(w.uids)))}}
 				}
 			case 1:
 				delete(w.nodes, name)

@@ -12,7 +12,8 @@ import (
 // BenchmarkPlan declares a silent node Unknown, and marks its pods.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
-		s := snapshot{Name: "n", Node: aNode(readyIs(corev1.ConditionTrue)), Memory: memory{UID: "u", First: at(-1000), Announced: true, Proved: true}}
+		s := snapshot{Name: "n", Node: aNode(readyIs(corev1.ConditionTrue)),
+			Memory: memory{UID: "u", First: at(-1000), Announced: true, Proved: true}}
 		s.Limits.setDefaults()
 		for i := range n {
 			s.Pods = append(s.Pods, podOf(fmt.Sprint("web-", i), corev1.ConditionTrue))

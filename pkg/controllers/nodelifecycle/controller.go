@@ -33,7 +33,8 @@ func New(o Options) manager.Controller {
 // init asks for the caches and says how the controller works. Leases are recorded, the latest of each node,
 // and enqueue it only when its grace period could be over.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable", "status.conditions")
+	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable",
+		"status.conditions")
 	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch
 	// of its own. Of all objects, Leases change most.
 	leases, err2 := informers.Objects[*coordinationv1.Lease](c.Informers, "spec.renewTime")

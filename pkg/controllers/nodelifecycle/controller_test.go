@@ -36,15 +36,16 @@ var (
 	podKind   = client.MappingFor[*corev1.Pod]()
 )
 
-// run runs the controller on nodes, named after their zones and numbers, for each term as the leader anew. A term begins when the leader has
-// nothing left to do.
+// run runs the controller on nodes, named after their zones and numbers, for each term as the leader anew. A term begins when the
+// leader has nothing left to do.
 func run(t *testing.T, o Options, nodes map[string]int, terms ...func(*bench)) {
 	t.Helper()
 	runBy(t, clienttest.Run, o, nodes, terms...)
 }
 
 // runBy is run with another function that runs a term.
-func runBy(t *testing.T, lead func(*testing.T, func(context.Context) error, func()), o Options, nodes map[string]int, terms ...func(*bench)) {
+func runBy(t *testing.T, lead func(*testing.T, func(context.Context) error, func()), o Options, nodes map[string]int,
+	terms ...func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, Server: clienttest.NewServer(), dead: map[string]bool{}}
 		for zone, n := range nodes {
@@ -82,8 +83,10 @@ func (b *bench) put(o plan.Object) {
 
 // add adds a node that is ready, its Lease, and two pods that are.
 func (b *bench) add(zone string, i int) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(zone, i), UID: types.UID("uid-" + name(zone, i)), CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(zone, i), UID: types.UID("uid-" + name(zone, i)),
+		CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(),
+		LastTransitionTime: metav1.Now()}}
 	b.put(n)
 	b.renew(n.Name)
 	for j := range 2 {
@@ -116,7 +119,8 @@ func (b *bench) unready() (n int) {
 
 func (b *bench) renew(name string) {
 	renewed := metav1.NewMicroTime(time.Now())
-	b.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+	b.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 }
 
 // renewAll is what living kubelets do.
@@ -155,7 +159,8 @@ func (b *bench) revive(names ...string) {
 		delete(b.dead, name)
 		b.renew(name)
 		n := b.node(name)
-		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionTrue, metav1.Now(), metav1.Now()
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime, n.Status.Conditions[0].LastTransitionTime =
+			corev1.ConditionTrue, metav1.Now(), metav1.Now()
 		b.put(n)
 	}
 }
@@ -232,7 +237,8 @@ func TestNL16NL19NL30NL31NL50ANodeDies(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		b.is("a-0", lost)
 		n := b.node("a-0")
-		if c := ready(n); c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." || len(n.Status.Conditions) != 4 {
+		if c := ready(n); c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." ||
+			len(n.Status.Conditions) != 4 {
 			t.Errorf("%+v", n.Status.Conditions)
 		}
 		b.revive("a-0")
@@ -242,8 +248,8 @@ func TestNL16NL19NL30NL31NL50ANodeDies(t *testing.T) {
 	})
 }
 
-// A node that is Unknown renews its Lease, and its pods are ready; but it never reports its status, and dies again. Its pods are marked when it has
-// been silent for the grace period again (NL-50).
+// A node that is Unknown renews its Lease, and its pods are ready; but it never reports its status, and dies again. Its pods are marked
+// when it has been silent for the grace period again (NL-50).
 func TestNL50ANodeDiesAgainBeforeItReports(t *testing.T) {
 	run(t, Options{}, map[string]int{"a": 5}, func(b *bench) {
 		b.kill("a-0")

@@ -12,8 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// facts compare what the controller writes, and what there is at each look, with facts of the contract. They know the defaults of the flags,
-// and nothing of the controller.
+// facts compare what the controller writes, and what there is at each look, with facts of the contract. They know the defaults of the
+// flags, and nothing of the controller.
 type facts struct {
 	*bench
 	mu      sync.Mutex
@@ -118,7 +118,8 @@ func (f *facts) gotTaint(n *corev1.Node) {
 		pause = secondaryPause
 	}
 	if last := f.last[zone]; !last.IsZero() && time.Since(last) < pause-time.Second {
-		f.Errorf("NL-33: %s gets a NoExecute taint %v after the last one of its zone, where they come every %v", n.Name, time.Since(last), pause)
+		f.Errorf("NL-33: %s gets a NoExecute taint %v after the last one of its zone, where they come every %v", n.Name, time.Since(last),
+			pause)
 	}
 	f.last[zone] = time.Now()
 	if time.Since(f.allDown) < grace-glance {
@@ -165,7 +166,8 @@ func (f *facts) look(nodes []corev1.Node, pods []corev1.Pod) {
 	}
 	for _, p := range pods {
 		r := at[p.Spec.NodeName]
-		if late := time.Since(r.LastTransitionTime.Time); r.Status == corev1.ConditionUnknown && late >= 2*time.Second && p.Status.Conditions[0].Status == corev1.ConditionTrue {
+		if late := time.Since(r.LastTransitionTime.Time); r.Status == corev1.ConditionUnknown && late >= 2*time.Second &&
+			p.Status.Conditions[0].Status == corev1.ConditionTrue {
 			f.Errorf("NL-50: the pod %s is ready %v after its node became Unknown", p.Name, late)
 		}
 	}

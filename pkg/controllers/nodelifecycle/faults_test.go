@@ -94,7 +94,8 @@ func TestClockThatIsSetBack(t *testing.T) {
 				b.says("a-0", corev1.ConditionTrue, clock)
 			}
 			renewed := metav1.NewMicroTime(clock)
-			b.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a-0"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+			b.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a-0"},
+				Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 			if i >= 30 && ready(b.node("a-0")).Status != corev1.ConditionTrue {
@@ -125,7 +126,8 @@ func TestRecoveryOfAZoneCosts(t *testing.T) {
 	var nodes []*corev1.Node
 	for i := range n {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n-", i)}}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(moment.Add(time.Duration(i*7919%n) * time.Second))}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+			LastTransitionTime: metav1.NewTime(moment.Add(time.Duration(i*7919%n) * time.Second))}}
 		nodes = append(nodes, node)
 	}
 	z := firstZones(nodes)
@@ -135,7 +137,8 @@ func TestRecoveryOfAZoneCosts(t *testing.T) {
 			after := node.DeepCopy()
 			after.Status.Conditions[0].Status = corev1.ConditionTrue
 			is := z.next(node, after)
-			if is.concerns(z, Options{EvictionRate: 1, UnhealthyThreshold: 0.55}) != (is.allDown() != z.allDown() || is[""].state(Options{UnhealthyThreshold: 0.55}) != z[""].state(Options{UnhealthyThreshold: 0.55})) {
+			if is.concerns(z, Options{EvictionRate: 1, UnhealthyThreshold: 0.55}) != (is.allDown() != z.allDown() ||
+				is[""].state(Options{UnhealthyThreshold: 0.55}) != z[""].state(Options{UnhealthyThreshold: 0.55})) {
 				t.Fatal("a recovery concerns all others, and no rate has changed")
 			}
 			z = is
@@ -196,7 +199,8 @@ func TestMEND23NL83ANodeIsMadeAnew(t *testing.T) {
 		if err := b.Delete(b.Context(), nodeKind, plan.Key{Name: "a-0"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		b.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-0", UID: "anew", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}}})
+		b.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-0", UID: "anew", CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{corev1.LabelTopologyZone: "a"}}})
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		if c := ready(b.node("a-0")); c != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Whatever the node and its pods are, neither planning nor counting its zone panics. One that is to be looked at again is so after now, and a change
-// of the node leaves nothing to change.
+// Whatever the node and its pods are, neither planning nor counting its zone panics. One that is to be looked at again is so after now,
+// and a change of the node leaves nothing to change.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
@@ -21,8 +21,10 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		fill(n)
 		if rapid.Bool().Draw(t, "known conditions") {
 			for i := range n.Status.Conditions {
-				n.Status.Conditions[i].Type = rapid.SampledFrom([]corev1.NodeConditionType{corev1.NodeReady, corev1.NodeDiskPressure, ""}).Draw(t, "type")
-				n.Status.Conditions[i].Status = rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, ""}).Draw(t, "status")
+				n.Status.Conditions[i].Type = rapid.SampledFrom([]corev1.NodeConditionType{corev1.NodeReady, corev1.NodeDiskPressure,
+					""}).Draw(t, "type")
+				n.Status.Conditions[i].Status = rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown,
+					""}).Draw(t, "status")
 			}
 		}
 		n.Name, n.UID = s.Name, "u"

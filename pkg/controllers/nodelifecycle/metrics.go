@@ -20,13 +20,17 @@ type collectors struct {
 // newCollectors makes the metrics. Those of zones are asked of the term when they are collected.
 func newCollectors(k *caches) collectors {
 	return collectors{
-		evictions: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "evictions_total", StabilityLevel: metrics.STABLE,
-			Help: "Nodes that got a NoExecute taint at the rate of their zone."}, []string{"zone"}),
-		health: k.gauge("zone_health", "The share of the nodes of the zone that are ready, in percent.", func(z sums) float64 {
-			return 100 - 100*float64(z.Unready)/float64(max(1, z.Nodes))
-		}),
-		size:      k.gauge("zone_size", "Nodes of the zone that count.", func(z sums) float64 { return float64(z.Nodes) }),
-		unhealthy: k.gauge("unhealthy_nodes_in_zone", "Nodes of the zone that count and are not ready.", func(z sums) float64 { return float64(z.Unready) }),
+		evictions: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "evictions_total",
+			StabilityLevel: metrics.STABLE,
+			Help:           "Nodes that got a NoExecute taint at the rate of their zone."}, []string{"zone"}),
+		health: k.gauge("zone_health", "The share of the nodes of the zone that are ready, in percent.",
+			func(z sums) float64 {
+				return 100 - 100*float64(z.Unready)/float64(max(1, z.Nodes))
+			}),
+		size: k.gauge("zone_size", "Nodes of the zone that count.",
+			func(z sums) float64 { return float64(z.Nodes) }),
+		unhealthy: k.gauge("unhealthy_nodes_in_zone", "Nodes of the zone that count and are not ready.",
+			func(z sums) float64 { return float64(z.Unready) }),
 	}
 }
 

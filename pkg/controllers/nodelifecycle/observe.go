@@ -65,7 +65,8 @@ func ailing(t term) iter.Seq[plan.Key] {
 // observe finds the node, what it has shown of life, how its zone does, and its pods if they may have to be
 // marked.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
-	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits, Memory: ptr.Deref(r.Memory, memory{})}
+	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits,
+		Memory: ptr.Deref(r.Memory, memory{})}
 	if s.Node == nil {
 		o.Snapshot = s
 		return o, nil
@@ -141,20 +142,24 @@ func prove(o observation, proof reconcile.Proof) observation {
 	read := proof.Read[leaseOf(s.Name)]
 	switch {
 	case apierrors.IsForbidden(err):
-		s.Memory.Proved, s.Unread = true, "the API server forbids to read Leases live, so what the cache shows has to do"
+		s.Memory.Proved, s.Unread = true,
+			"the API server forbids to read Leases live, so what the cache shows has to do"
 		return o
 	case err != nil:
 		s.Unread = "its Lease cannot be read live: " + err.Error()
 		return o
 	case !ok:
 		return o
-	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) && !renewed(lease).Equal(s.Memory.Live):
+	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) &&
+		!renewed(lease).Equal(s.Memory.Live):
 		s.Memory.Live, s.Memory.Alive = renewed(lease), read.Ended
 	}
 	blind := slices.MaxFunc([]time.Time{proof.Failed, proof.Slow}, time.Time.Compare)
 	switch took := read.Ended.Sub(read.Began); {
 	case took > slowRead:
-		s.Unread = fmt.Sprintf("it has taken %s to read its Lease live, so it may not have been able to renew that either", took.Round(time.Millisecond))
+		s.Unread = fmt.Sprintf(
+			"it has taken %s to read its Lease live, so it may not have been able to renew that either",
+			took.Round(time.Millisecond))
 	case s.Memory.Alive.Equal(read.Ended):
 	case read.Ended.Sub(blind) < s.Limits.MonitorGracePeriod/2:
 		s.Unread = "a Lease could not be read live a moment ago, and it may not have renewed its own since either"

@@ -96,7 +96,8 @@ func (d *diary) goOn(all time.Duration) {
 		zones := tallies(nodes, pods)
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
 			z := zones[zone]
-			text := fmt.Sprintf("zone %s: %d ready, %d Unknown, %d with NoExecute; %d pods are ready", zone, z.ready, z.unknown, z.evicted, z.pods)
+			text := fmt.Sprintf("zone %s: %d ready, %d Unknown, %d with NoExecute; %d pods are ready", zone, z.ready, z.unknown, z.evicted,
+				z.pods)
 			if text != d.last[zone] {
 				d.last[zone] = text
 				fmt.Fprintf(d, "%s %s\n", d.clock(), text)
@@ -110,7 +111,8 @@ func (b *bench) all() ([]corev1.Node, []corev1.Pod) {
 	b.Helper()
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	if err := errors.Join(b.List(b.Context(), nodeKind, "", metav1.ListOptions{}, &nodes), b.List(b.Context(), podKind, "", metav1.ListOptions{}, &pods)); err != nil {
+	if err := errors.Join(b.List(b.Context(), nodeKind, "", metav1.ListOptions{}, &nodes),
+		b.List(b.Context(), podKind, "", metav1.ListOptions{}, &pods)); err != nil {
 		b.Fatal(err)
 	}
 	return nodes.Items, pods.Items
@@ -248,12 +250,14 @@ func TestOutages(t *testing.T) {
 			}
 			runBy(t, atOnce, Options{}, map[string]int{"a": n, "b": n, "c": n, "d": n, "e": n}, terms...)
 			d.facts.judged(t)
-			plantest.Golden(t, filepath.Join("testdata", fmt.Sprintf("outages-of-%d", 5*n), strings.ReplaceAll(title, " ", "-")+".txt"), d.String())
+			plantest.Golden(t, filepath.Join("testdata", fmt.Sprintf("outages-of-%d", 5*n), strings.ReplaceAll(title, " ", "-")+".txt"),
+				d.String())
 		})
 	}
 }
 
-// 200 nodes of 30 pods are lost at once, and each write takes ten milliseconds: five seconds after they are Unknown, no pod of them is ready.
+// 200 nodes of 30 pods are lost at once, and each write takes ten milliseconds: five seconds after they are Unknown, no pod of them is
+// ready.
 func TestManyNodesDie(t *testing.T) {
 	run(t, Options{}, map[string]int{"a": 1000}, func(b *bench) {
 		for _, name := range names("a", 0, 200) {

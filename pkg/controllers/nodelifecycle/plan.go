@@ -186,7 +186,8 @@ func (w *planner) planTaints() (sequences [][]plan.Step) {
 	if after == nil {
 		return nil
 	}
-	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints) // it guards the taints of others (NL-23), as the list is written as a whole
+	// it guards the taints of others (NL-23), as the list is written as a whole
+	version := !sameTaints(w.node.Spec.Taints, after.Spec.Taints)
 	return [][]plan.Step{{plan.Change{Old: w.node, New: after, Unowned: true, CheckVersion: version, Why: says}}}
 }
 
@@ -237,17 +238,20 @@ func ready(n *corev1.Node) *corev1.NodeCondition { return nodes.Condition(n, cor
 // unknown returns the node with the conditions that only a kubelet can know (NL-16); nil if nothing changes.
 func unknown(now time.Time, n *corev1.Node) *corev1.Node {
 	after, changed := n.DeepCopy(), false
-	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
 		switch c := nodes.Condition(after, t); {
 		case c == nil:
 			changed = true
 			after.Status.Conditions = append(after.Status.Conditions, corev1.NodeCondition{
-				Type: t, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
+				Type: t, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated",
+				Message:           "Kubelet never posted node status.",
 				LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: metav1.NewTime(now),
 			})
 		case c.Status != corev1.ConditionUnknown:
 			changed = true
-			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
+				"Kubelet stopped posting node status."
 			c.LastTransitionTime = metav1.NewTime(now)
 		}
 	}
@@ -268,7 +272,8 @@ func announce(s snapshot, d *decision) []plan.Step {
 		return nil
 	}
 	d.Memory.Announced = true
-	return []plan.Step{event(s.Node, corev1.EventTypeNormal, "RegisteredNode", fmt.Sprintf("Node %s event: Registered Node %[1]s in Controller", s.Name))}
+	return []plan.Step{event(s.Node, corev1.EventTypeNormal, "RegisteredNode",
+		fmt.Sprintf("Node %s event: Registered Node %[1]s in Controller", s.Name))}
 }
 
 // farewell says that the node is gone (NL-56).
@@ -276,7 +281,8 @@ func farewell(s snapshot) plan.Plan {
 	p := plan.Plan{Why: "the node is gone"}
 	if s.Memory.Announced {
 		gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, UID: s.Memory.UID}}
-		p.Steps = []plan.Step{event(gone, corev1.EventTypeNormal, "RemovingNode", fmt.Sprintf("Node %s event: Removing Node %[1]s from Controller", s.Name))}
+		p.Steps = []plan.Step{event(gone, corev1.EventTypeNormal, "RemovingNode",
+			fmt.Sprintf("Node %s event: Removing Node %[1]s from Controller", s.Name))}
 	}
 	return p
 }
@@ -296,7 +302,8 @@ const (
 func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]plan.Step, wait time.Duration) {
 	_, left := silence(now, s)
 	alive := left > 0 || !s.Memory.Proved
-	if r := ready(n); r == nil || r.Status != corev1.ConditionUnknown || mayBeCutOff(n) || alive && s.Memory.Alive.After(r.LastTransitionTime.Time) {
+	if r := ready(n); r == nil || r.Status != corev1.ConditionUnknown || mayBeCutOff(n) ||
+		alive && s.Memory.Alive.After(r.LastTransitionTime.Time) {
 		d.Memory.Marked = nil
 		return nil, 0
 	}
@@ -306,7 +313,8 @@ func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]p
 		if again {
 			marked[pod.UID] = before
 		}
-		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		i := slices.IndexFunc(pod.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 		if i < 0 || pod.Status.Conditions[i].Status != corev1.ConditionTrue {
 			continue
 		}
@@ -314,9 +322,11 @@ func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]p
 			wait = plan.Sooner(wait, left)
 			continue
 		}
-		marked[pod.UID] = mark{Times: before.Times + 1, Next: now.Add(plan.Doubling(firstRemark, lastRemark, before.Times))}
+		marked[pod.UID] = mark{Times: before.Times + 1,
+			Next: now.Add(plan.Doubling(firstRemark, lastRemark, before.Times))}
 		after := pod.DeepCopy()
-		after.Status.Conditions[i].Status, after.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now)
+		after.Status.Conditions[i].Status, after.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse,
+			metav1.NewTime(now)
 		all = append(all, []plan.Step{
 			event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready"),
 			plan.Change{Old: pod, New: after, Subresource: plan.Status, Unowned: true, Why: "its node is Unknown"},

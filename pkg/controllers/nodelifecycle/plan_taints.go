@@ -14,7 +14,8 @@ import (
 // owned reports whether a taint with NoSchedule is one of the controller's own (NL-20).
 func owned(t corev1.Taint) bool {
 	switch t.Key {
-	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure,
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure,
+		corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure,
 		corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeUnschedulable:
 		return t.Effect == corev1.TaintEffectNoSchedule
 	}
@@ -23,7 +24,8 @@ func owned(t corev1.Taint) bool {
 
 // withTaints returns the node with the taints and labels that go with its conditions, nil if nothing changes, and
 // when it is to be looked at again because of its zone.
-func withTaints(now time.Time, s snapshot, n *corev1.Node, d *decision) (after *corev1.Node, wait time.Duration, why string) {
+func withTaints(now time.Time, s snapshot, n *corev1.Node, d *decision) (after *corev1.Node, wait time.Duration,
+	why string) {
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return !keeps(n, t) })
 	for _, key := range causes(n) {
 		taints = with(taints, now, key, corev1.TaintEffectNoSchedule)
@@ -98,12 +100,14 @@ func has(taints []corev1.Taint, key string, effect corev1.TaintEffect) bool {
 
 // without returns the taints without those with NoExecute of that key.
 func without(taints []corev1.Taint, key string) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoExecute })
+	return slices.DeleteFunc(slices.Clone(taints),
+		func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoExecute })
 }
 
 // noExecute returns the taints with those with NoExecute as they should be (NL-30..33, NL-46). The first taint of a
 // node is given at the rate of its zone; when one takes the place of the other, the node is never without.
-func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint, d *decision) (_ []corev1.Taint, wait time.Duration, why string) {
+func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint, d *decision) (_ []corev1.Taint,
+	wait time.Duration, why string) {
 	wanted, other := "", ""
 	if r := ready(n); r != nil {
 		switch r.Status {
@@ -133,13 +137,15 @@ func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint,
 		return taints, wait, why
 	}
 	d.Tainted = true
-	return with(taints, now, wanted, corev1.TaintEffectNoExecute), 0, fmt.Sprintf("it gets the taint %s:NoExecute", wanted)
+	return with(taints, now, wanted, corev1.TaintEffectNoExecute), 0,
+		fmt.Sprintf("it gets the taint %s:NoExecute", wanted)
 }
 
 // swapped returns the taints with one in place of the other. It keeps the time of the other: the node is down since
 // then, whatever its taint is called, and the rate of its zone was used then.
 func swapped(taints []corev1.Taint, now time.Time, wanted, other string) []corev1.Taint {
-	i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return t.Key == other && t.Effect == corev1.TaintEffectNoExecute })
+	i := slices.IndexFunc(taints,
+		func(t corev1.Taint) bool { return t.Key == other && t.Effect == corev1.TaintEffectNoExecute })
 	if i >= 0 && taints[i].TimeAdded != nil {
 		now = taints[i].TimeAdded.Time
 	}
@@ -172,7 +178,8 @@ func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration,
 		if s.Zone.Before > 0 {
 			left = max(left, leastWait)
 		}
-		return left, fmt.Sprintf("%d nodes of its zone get a NoExecute taint before it, one every %s", s.Zone.Before, pause)
+		return left,
+			fmt.Sprintf("%d nodes of its zone get a NoExecute taint before it, one every %s", s.Zone.Before, pause)
 	}
 	return 0, ""
 }

@@ -17,7 +17,8 @@ import (
 
 func at(seconds int) time.Time { return moment.Add(time.Duration(seconds) * time.Second) }
 
-// aNode is a node of the table with what the functions make of it. It was created long ago, and was not ready since then if it is not ready.
+// aNode is a node of the table with what the functions make of it. It was created long ago, and was not ready since then if it is not
+// ready.
 func aNode(edits ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", CreationTimestamp: metav1.NewTime(at(-10000))}}
 	for _, edit := range edits {
@@ -29,7 +30,8 @@ func aNode(edits ...func(*corev1.Node)) *corev1.Node {
 // is gives a node a condition.
 func is(t corev1.NodeConditionType, status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(at(-1000))})
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(at(-1000))})
 	}
 }
 
@@ -75,7 +77,8 @@ func said(p plan.Plan) (lines []string) {
 							lines = append(lines, saidOfNode(s))
 							continue
 						}
-						lines = append(lines, fmt.Sprintf("%s: %s is %s", pod.Name, pod.Status.Conditions[0].Type, pod.Status.Conditions[0].Status))
+						lines = append(lines,
+							fmt.Sprintf("%s: %s is %s", pod.Name, pod.Status.Conditions[0].Type, pod.Status.Conditions[0].Status))
 					}
 				}
 			}
@@ -91,7 +94,8 @@ func saidOfNode(c plan.Change) string {
 	var words []string
 	if c.Subresource == plan.Status {
 		for _, c := range n.Status.Conditions {
-			words = append(words, fmt.Sprintf("%s=%s %s %q since %v", c.Type, c.Status, c.Reason, c.Message, c.LastTransitionTime.Sub(moment)))
+			words = append(words,
+				fmt.Sprintf("%s=%s %s %q since %v", c.Type, c.Status, c.Reason, c.Message, c.LastTransitionTime.Sub(moment)))
 		}
 		return strings.Join(words, ", ")
 	}
@@ -126,45 +130,72 @@ func TestPlanNode(t *testing.T) {
 		pods  []*corev1.Pod
 		want  []string
 	}{
-		{"NL-16 the four conditions that only a kubelet knows become Unknown, no other", aNode(readyIs("True"), is("DiskPressure", "False"), is("NetworkUnavailable", "True"), carries("node.kubernetes.io/network-unavailable:NoSchedule", unreachable+":NoSchedule")), -51, zone{}, nil, []string{
-			`Ready=Unknown NodeStatusUnknown "Kubelet stopped posting node status." since 0s, DiskPressure=Unknown NodeStatusUnknown "Kubelet stopped posting node status." since 0s, NetworkUnavailable=True  "" since -16m40s, ` +
-				`MemoryPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s, PIDPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s`,
-			"Normal NodeNotReady Node n status is now: NodeNotReady",
-		}},
+		{"NL-16 the four conditions that only a kubelet knows become Unknown, no other",
+			aNode(readyIs("True"), is("DiskPressure", "False"), is("NetworkUnavailable", "True"),
+				carries("node.kubernetes.io/network-unavailable:NoSchedule", unreachable+":NoSchedule")), -51, zone{}, nil, []string{
+				`Ready=Unknown NodeStatusUnknown "Kubelet stopped posting node status." since 0s, DiskPressure=Unknown NodeStatusUnknown "Kubelet stopped posting node status." since 0s, NetworkUnavailable=True  "" since -16m40s, ` +
+					`MemoryPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s, PIDPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s`,
+				"Normal NodeNotReady Node n status is now: NodeNotReady",
+			}},
 		{"NL-5 nor any within the grace period", aNode(readyIs("True")), -49, well, nil, nil},
 		{"NL-15 a node without Ready that renews its Lease", aNode(), -59, well, nil, nil},
 		{"NL-15, NL-57 one that does not", aNode(carries(unreachable + ":NoSchedule")), -61, zone{}, nil, []string{
 			`Ready=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s, MemoryPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s, ` +
 				`DiskPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s, PIDPressure=Unknown NodeStatusNeverUpdated "Kubelet never posted node status." since 0s`,
 		}},
-		{"NL-18, NL-20a a kubelet that says that it is not ready", aNode(readyIs("False")), 0, well, nil, []string{"[not-ready:NoExecute not-ready:NoSchedule]"}},
-		{"NL-20b pressures, and a network that is missing", aNode(readyIs("True"), is("MemoryPressure", "True"), is("DiskPressure", "True"), is("PIDPressure", "True"), is("NetworkUnavailable", "True")), 0, well, nil, []string{
-			"[disk-pressure:NoSchedule memory-pressure:NoSchedule network-unavailable:NoSchedule pid-pressure:NoSchedule]",
-		}},
-		{"NL-20c it must not be scheduled to", aNode(readyIs("True"), func(n *corev1.Node) { n.Spec.Unschedulable = true }), 0, well, nil, []string{"[unschedulable:NoSchedule]"}},
-		{"NL-21 taints without a cause go, those of others stay", aNode(readyIs("True"), carries("node.kubernetes.io/disk-pressure:NoSchedule", "mine:NoSchedule", "node.kubernetes.io/disk-pressure:NoExecute")), 0, well, nil, []string{
-			"[disk-pressure:NoExecute mine:NoSchedule]",
-		}},
-		{"NL-21 nothing is written if they are as they should be", aNode(readyIs("False"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0, well, nil, nil},
-		{"NL-84 a node that has said nothing yet keeps the taint of admission", aNode(carries(notReady + ":NoSchedule")), -10, well, nil, nil},
-		{"NL-25 the old labels", aNode(readyIs("True"), labelled("kubernetes.io/os", "linux")), 0, well, nil, []string{"[beta.kubernetes.io/os=linux]"}},
+		{"NL-18, NL-20a a kubelet that says that it is not ready", aNode(readyIs("False")), 0, well, nil,
+			[]string{"[not-ready:NoExecute not-ready:NoSchedule]"}},
+		{"NL-20b pressures, and a network that is missing",
+			aNode(readyIs("True"), is("MemoryPressure", "True"), is("DiskPressure", "True"), is("PIDPressure", "True"),
+				is("NetworkUnavailable", "True")), 0, well, nil, []string{
+				"[disk-pressure:NoSchedule memory-pressure:NoSchedule network-unavailable:NoSchedule pid-pressure:NoSchedule]",
+			}},
+		{"NL-20c it must not be scheduled to", aNode(readyIs("True"), func(n *corev1.Node) { n.Spec.Unschedulable = true }), 0, well, nil,
+			[]string{"[unschedulable:NoSchedule]"}},
+		{"NL-21 taints without a cause go, those of others stay",
+			aNode(readyIs("True"),
+				carries("node.kubernetes.io/disk-pressure:NoSchedule", "mine:NoSchedule", "node.kubernetes.io/disk-pressure:NoExecute")), 0,
+			well, nil, []string{
+				"[disk-pressure:NoExecute mine:NoSchedule]",
+			}},
+		{"NL-21 nothing is written if they are as they should be",
+			aNode(readyIs("False"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0, well, nil, nil},
+		{"NL-84 a node that has said nothing yet keeps the taint of admission", aNode(carries(notReady + ":NoSchedule")), -10, well, nil,
+			nil},
+		{"NL-25 the old labels", aNode(readyIs("True"), labelled("kubernetes.io/os", "linux")), 0, well, nil,
+			[]string{"[beta.kubernetes.io/os=linux]"}},
 		{"NL-25 nothing if they are there", aNode(readyIs("True"), labelled("beta.kubernetes.io/os", "linux")), 0, well, nil, nil},
-		{"NL-30 Unknown", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0, well, nil, []string{"[unreachable:NoExecute unreachable:NoSchedule]"}},
-		{"NL-31 ready again", aNode(readyIs("True"), carries(unreachable+":NoSchedule", unreachable+":NoExecute", notReady+":NoExecute")), 0, well, nil, []string{"[]"}},
-		{"NL-32 the other taint is swapped at once, in one write, outside the rate", aNode(readyIs("Unknown"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0, zone{Known: true, sums: sums{Nodes: 10, Unready: 9}, Before: 8}, nil, []string{
-			"[unreachable:NoExecute unreachable:NoSchedule]",
-		}},
-		{"NL-33 one that waits for others of its zone", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0, zone{Known: true, sums: sums{Nodes: 10, Unready: 2}, Before: 1}, nil, nil},
-		{"NL-44 a part of a small zone is down", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0, zone{Known: true, sums: sums{Nodes: 10, Unready: 6}}, nil, nil},
-		{"NL-46, NL-47, NL-85 all zones are down: no NoExecute taint, but the others", aNode(readyIs("Unknown"), carries(unreachable+":NoExecute")), 0, down, nil, []string{"[unreachable:NoSchedule]"}},
-		{"NL-50 ready pods of an Unknown node are marked, with all zones down, too", aNode(readyIs("Unknown"), is("MemoryPressure", "Unknown"), is("DiskPressure", "Unknown"), is("PIDPressure", "Unknown"), carries(unreachable+":NoSchedule")), -70, down, []*corev1.Pod{podOf("a", "True"), podOf("b", "False"), podOf("c", "")}, []string{
-			"Warning NodeNotReady Node is not ready", "a: Ready is False",
-		}},
-		{"NL-52 those of a node that says that it is not ready are not", aNode(readyIs("False"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0, well, []*corev1.Pod{podOf("a", "True")}, nil},
-		{"NL-54, NL-96 nor those of a node that has given a sign of life since", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule", unreachable+":NoExecute")), -1, well, []*corev1.Pod{podOf("a", "True")}, nil},
+		{"NL-30 Unknown", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0, well, nil,
+			[]string{"[unreachable:NoExecute unreachable:NoSchedule]"}},
+		{"NL-31 ready again", aNode(readyIs("True"), carries(unreachable+":NoSchedule", unreachable+":NoExecute", notReady+":NoExecute")),
+			0, well, nil, []string{"[]"}},
+		{"NL-32 the other taint is swapped at once, in one write, outside the rate",
+			aNode(readyIs("Unknown"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0,
+			zone{Known: true, sums: sums{Nodes: 10, Unready: 9}, Before: 8}, nil, []string{
+				"[unreachable:NoExecute unreachable:NoSchedule]",
+			}},
+		{"NL-33 one that waits for others of its zone", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0,
+			zone{Known: true, sums: sums{Nodes: 10, Unready: 2}, Before: 1}, nil, nil},
+		{"NL-44 a part of a small zone is down", aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule")), 0,
+			zone{Known: true, sums: sums{Nodes: 10, Unready: 6}}, nil, nil},
+		{"NL-46, NL-47, NL-85 all zones are down: no NoExecute taint, but the others",
+			aNode(readyIs("Unknown"), carries(unreachable+":NoExecute")), 0, down, nil, []string{"[unreachable:NoSchedule]"}},
+		{"NL-50 ready pods of an Unknown node are marked, with all zones down, too",
+			aNode(readyIs("Unknown"), is("MemoryPressure", "Unknown"), is("DiskPressure", "Unknown"), is("PIDPressure", "Unknown"),
+				carries(unreachable+":NoSchedule")), -70, down, []*corev1.Pod{podOf("a", "True"), podOf("b", "False"), podOf("c", "")},
+			[]string{
+				"Warning NodeNotReady Node is not ready", "a: Ready is False",
+			}},
+		{"NL-52 those of a node that says that it is not ready are not",
+			aNode(readyIs("False"), carries(notReady+":NoSchedule", notReady+":NoExecute")), 0, well, []*corev1.Pod{podOf("a", "True")},
+			nil},
+		{"NL-54, NL-96 nor those of a node that has given a sign of life since",
+			aNode(readyIs("Unknown"), carries(unreachable+":NoSchedule", unreachable+":NoExecute")), -1, well,
+			[]*corev1.Pod{podOf("a", "True")}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := snapshot{Name: "n", Node: c.node, Zone: c.zone, Pods: c.pods, Memory: memory{UID: "u", First: at(-5000), Alive: at(c.alive), Announced: true, Proved: true}}
+			s := snapshot{Name: "n", Node: c.node, Zone: c.zone, Pods: c.pods,
+				Memory: memory{UID: "u", First: at(-5000), Alive: at(c.alive), Announced: true, Proved: true}}
 			if c.alive == -70 { // Unknown for a time, with a sign of life before that
 				s.Memory.Alive = at(-2000)
 			}
@@ -183,8 +214,10 @@ func TestPlanNode(t *testing.T) {
 
 // A kubelet that contradicts is contradicted less and less often.
 func TestPodsThatSomebodyMakesReady(t *testing.T) {
-	n := aNode(readyIs("Unknown"), is("MemoryPressure", "Unknown"), is("DiskPressure", "Unknown"), is("PIDPressure", "Unknown"), carries(corev1.TaintNodeUnreachable+":NoSchedule", corev1.TaintNodeUnreachable+":NoExecute"))
-	s := snapshot{Name: "n", Node: n, Zone: zone{Known: true, sums: sums{Nodes: 4, Unready: 1}}, Memory: memory{UID: "u", First: at(-5000), Alive: at(-2000), Announced: true, Proved: true}}
+	n := aNode(readyIs("Unknown"), is("MemoryPressure", "Unknown"), is("DiskPressure", "Unknown"), is("PIDPressure", "Unknown"),
+		carries(corev1.TaintNodeUnreachable+":NoSchedule", corev1.TaintNodeUnreachable+":NoExecute"))
+	s := snapshot{Name: "n", Node: n, Zone: zone{Known: true, sums: sums{Nodes: 4, Unready: 1}},
+		Memory: memory{UID: "u", First: at(-5000), Alive: at(-2000), Announced: true, Proved: true}}
 	s.Limits.setDefaults()
 	pod := podOf("a", "True")
 	s.Pods = []*corev1.Pod{pod}
@@ -207,7 +240,8 @@ func TestNL40NL41Zones(t *testing.T) {
 	nodes := []*corev1.Node{
 		aNode(readyIs("True"), labelled("topology.kubernetes.io/region", "r", "topology.kubernetes.io/zone", "a", excluded, "")),
 		aNode(readyIs("Unknown"), labelled("topology.kubernetes.io/region", "r", "topology.kubernetes.io/zone", "a")),
-		aNode(labelled("failure-domain.beta.kubernetes.io/zone", "a", "failure-domain.beta.kubernetes.io/region", "r", "topology.kubernetes.io/zone", "b")),
+		aNode(labelled("failure-domain.beta.kubernetes.io/zone", "a", "failure-domain.beta.kubernetes.io/region", "r",
+			"topology.kubernetes.io/zone", "b")),
 		aNode(readyIs("True")),
 	}
 	for i, n := range nodes {
@@ -224,7 +258,8 @@ func TestNL40NL41Zones(t *testing.T) {
 
 func TestNL1Entry(t *testing.T) {
 	c := New(Options{})
-	if c.Name != "node-lifecycle-controller" || c.Alias != "nodelifecycle" || c.Account != "node-controller" || c.EventSource != "" || c.OffByDefault {
+	if c.Name != "node-lifecycle-controller" || c.Alias != "nodelifecycle" || c.Account != "node-controller" || c.EventSource != "" ||
+		c.OffByDefault {
 		t.Errorf("%+v", c)
 	}
 }

@@ -88,7 +88,8 @@ func memberOf(n *corev1.Node) member {
 		}
 	}
 	for _, t := range n.Spec.Taints {
-		if t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) {
+		if t.Effect == corev1.TaintEffectNoExecute &&
+			(t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) {
 			m.Tainted = time.Unix(1, 0) // for a taint without a time
 			if t.TimeAdded != nil {
 				m.Tainted = t.TimeAdded.Add(rounded)

@@ -33,16 +33,20 @@ func anyNode(t *rapid.T, names ...string) *corev1.Node {
 	n.Spec.Unschedulable = rapid.Bool().Draw(t, "unschedulable")
 	for range rapid.IntRange(0, 3).Draw(t, "conditions") {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
-			Type:               rapid.SampledFrom([]corev1.NodeConditionType{corev1.NodeReady, corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeNetworkUnavailable, "Odd"}).Draw(t, "type"),
-			Status:             rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown, "Perhaps"}).Draw(t, "status"),
+			Type: rapid.SampledFrom([]corev1.NodeConditionType{corev1.NodeReady, corev1.NodeReady, corev1.NodeMemoryPressure,
+				corev1.NodeNetworkUnavailable, "Odd"}).Draw(t, "type"),
+			Status: rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse,
+				corev1.ConditionUnknown, "Perhaps"}).Draw(t, "status"),
 			LastTransitionTime: metav1.NewTime(moment.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "since")) * time.Second)),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "taints") {
 		taint := corev1.Taint{
-			Key:    rapid.SampledFrom([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeUnschedulable, "example.com/own"}).Draw(t, "key"),
-			Effect: rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule}).Draw(t, "effect"),
-			Value:  rapid.SampledFrom([]string{"", "x"}).Draw(t, "value"),
+			Key: rapid.SampledFrom([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure,
+				corev1.TaintNodeUnschedulable, "example.com/own"}).Draw(t, "key"),
+			Effect: rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute,
+				corev1.TaintEffectPreferNoSchedule}).Draw(t, "effect"),
+			Value: rapid.SampledFrom([]string{"", "x"}).Draw(t, "value"),
 		}
 		if !has(n.Spec.Taints, taint.Key, taint.Effect) {
 			n.Spec.Taints = append(n.Spec.Taints, taint)
@@ -89,7 +93,11 @@ func object(n *corev1.Node) plan.Object {
 func TestNL22NL23TaintsOfOthersStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := anyNode(t, "n0")
-		s := snapshot{Name: "n0", Node: n, Memory: memory{First: moment}, Zone: firstZones([]*corev1.Node{n, {ObjectMeta: metav1.ObjectMeta{Name: "well"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}}).of(moment, n)}
+		s := snapshot{Name: "n0", Node: n, Memory: memory{First: moment},
+			Zone: firstZones([]*corev1.Node{n,
+				{ObjectMeta: metav1.ObjectMeta{Name: "well"},
+					Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+						Status: corev1.ConditionTrue}}}}}).of(moment, n)}
 		o := Options{}
 		o.setDefaults()
 		s.Limits = o
@@ -101,7 +109,9 @@ func TestNL22NL23TaintsOfOthersStay(t *testing.T) {
 		}
 		others := func(n *corev1.Node) (all []corev1.Taint) {
 			for _, taint := range n.Spec.Taints {
-				ours := owned(taint) || taint.Effect == corev1.TaintEffectNoExecute && (taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
+				ours := owned(taint) ||
+					taint.Effect == corev1.TaintEffectNoExecute &&
+						(taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
 				if !ours {
 					all = append(all, taint)
 				}
@@ -128,7 +138,8 @@ func text(z zones) string {
 	}
 	all := map[string]plain{}
 	for name, m := range z {
-		all[name] = plain{maps.Collect(m.All.All()), maps.Collect(m.Ailing.All()), slices.Concat(m.Line, []place{}), slices.Concat(m.Served, []place{}),
+		all[name] = plain{maps.Collect(m.All.All()), maps.Collect(m.Ailing.All()), slices.Concat(m.Line, []place{}),
+			slices.Concat(m.Served, []place{}),
 			slices.Concat(m.Taints, []time.Time{}), m.sums}
 	}
 	data, err := json.Marshal(all)
@@ -159,7 +170,8 @@ func draw(t *rapid.T) (now time.Time, s snapshot) {
 	s.Name, s.Node = n.Name, n
 	s.Memory = memory{
 		UID: "u", First: past("first seen"), Alive: past("alive"), Proved: rapid.Bool().Draw(t, "proved"), Unready: past("unready"),
-		AllDown: rapid.Bool().Draw(t, "all were down"), Recovered: past("recovered"), Announced: rapid.Bool().Draw(t, "announced"), Marked: map[types.UID]mark{},
+		AllDown: rapid.Bool().Draw(t, "all were down"), Recovered: past("recovered"), Announced: rapid.Bool().Draw(t, "announced"),
+		Marked: map[types.UID]mark{},
 	}
 	if !s.Memory.Proved {
 		s.Unread = "its Lease cannot be read live"
@@ -172,9 +184,12 @@ func draw(t *rapid.T) (now time.Time, s snapshot) {
 		s.Zone = firstZones(all).of(now, n)
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
-		p := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, ""}).Draw(t, "is ready"))
+		p := podOf(fmt.Sprint("p", i),
+			rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, ""}).Draw(t,
+				"is ready"))
 		if p.Spec.NodeName = n.Name; rapid.IntRange(0, 2).Draw(t, "marked") == 0 {
-			s.Memory.Marked[p.UID] = mark{Times: rapid.IntRange(1, 20).Draw(t, "times"), Next: now.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "next")) * time.Second)}
+			s.Memory.Marked[p.UID] = mark{Times: rapid.IntRange(1, 20).Draw(t, "times"),
+				Next: now.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "next")) * time.Second)}
 		}
 		s.Pods = append(s.Pods, p)
 	}
@@ -195,8 +210,8 @@ func changes(steps []plan.Step) (all []plan.Change) {
 	return all
 }
 
-// NL-5, NL-6: a node is declared Unknown only when it has given no sign of life for its grace period, and a live read has shown none. A node that
-// may yet turn out to be silent is looked at again.
+// NL-5, NL-6: a node is declared Unknown only when it has given no sign of life for its grace period, and a live read has shown none. A
+// node that may yet turn out to be silent is looked at again.
 func TestNeverUnknownWithoutProofOfSilence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, s := draw(t)
@@ -221,8 +236,8 @@ func TestNeverUnknownWithoutProofOfSilence(t *testing.T) {
 	})
 }
 
-// NL-50: only pods of a node that is Unknown, has given no sign of life since and is not expected to be cut off are marked as not ready: those that
-// are ready, once in a while, and nothing else of them changes.
+// NL-50: only pods of a node that is Unknown, has given no sign of life since and is not expected to be cut off are marked as not
+// ready: those that are ready, once in a while, and nothing else of them changes.
 func TestMarksOnlyReadyPodsOfSilentNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, s := draw(t)
@@ -236,13 +251,15 @@ func TestMarksOnlyReadyPodsOfSilentNodes(t *testing.T) {
 			marked++
 			was, is := c.Old.(*corev1.Pod).DeepCopy(), c.New.(*corev1.Pod).DeepCopy()
 			r := ready(node)
-			if r == nil || r.Status != corev1.ConditionUnknown || node.Annotations[cutOff] != "" || s.Memory.Alive.After(r.LastTransitionTime.Time) {
+			if r == nil || r.Status != corev1.ConditionUnknown || node.Annotations[cutOff] != "" ||
+				s.Memory.Alive.After(r.LastTransitionTime.Time) {
 				t.Errorf("%s is marked, and its node is %+v", was.Name, r)
 			}
 			if before := s.Memory.Marked[was.UID]; before.Next.After(now) || !d.Memory.Marked[was.UID].Next.After(now) {
 				t.Errorf("%s is marked again after %v, and may be after %v", was.Name, before, d.Memory.Marked[was.UID])
 			}
-			if was.Status.Conditions[0].Status != corev1.ConditionTrue || is.Status.Conditions[0].Status != corev1.ConditionFalse || c.Subresource != plan.Status {
+			if was.Status.Conditions[0].Status != corev1.ConditionTrue || is.Status.Conditions[0].Status != corev1.ConditionFalse ||
+				c.Subresource != plan.Status {
 				t.Errorf("not a mark: %v", plantest.Writes(p))
 			}
 			is.Status.Conditions[0] = was.Status.Conditions[0]
@@ -266,7 +283,8 @@ func TestIgnoresCacheOrder(t *testing.T) {
 		if diff := cmp.Diff(d, again); diff != "" || p.Requeue != other.Requeue || p.Why != other.Why {
 			t.Errorf("%q, and in another order %q: %s", p.Why, other.Why, diff)
 		}
-		if a, b := slices.Sorted(slices.Values(plantest.Writes(p))), slices.Sorted(slices.Values(plantest.Writes(other))); !slices.Equal(a, b) {
+		if a, b := slices.Sorted(slices.Values(plantest.Writes(p))),
+			slices.Sorted(slices.Values(plantest.Writes(other))); !slices.Equal(a, b) {
 			t.Error(cmp.Diff(a, b))
 		}
 	})
@@ -307,7 +325,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if rapid.Bool().Draw(t, "anything") { // besides what is drawn
 			n := &corev1.Node{}
 			plantest.Anything(rapid.Int64().Draw(t, "seed"))(n)
-			n.ObjectMeta, n.Spec.Taints, n.Spec.Unschedulable, n.Status.Conditions = s.Node.ObjectMeta, s.Node.Spec.Taints, s.Node.Spec.Unschedulable, s.Node.Status.Conditions
+			n.ObjectMeta, n.Spec.Taints, n.Spec.Unschedulable, n.Status.Conditions = s.Node.ObjectMeta, s.Node.Spec.Taints,
+				s.Node.Spec.Unschedulable, s.Node.Status.Conditions
 			s.Node = n
 		}
 		thin := s

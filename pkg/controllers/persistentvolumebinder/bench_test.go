@@ -8,12 +8,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// BenchmarkObserveAndPlan reconciles a claim among many volumes: one that finds a free one among as many of its class and size, one that waits for a driver while
-// as many Released ones lie about, one that nothing fits and no driver helps, and one that is bound. How many there are matters to the first, which looks
-// at those of its size, and to the third, which says what the nearest ones lack.
+// BenchmarkObserveAndPlan reconciles a claim among many volumes: one that finds a free one among as many of its class and size, one
+// that waits for a driver while as many Released ones lie about, one that nothing fits and no driver helps, and one that is bound. How
+// many there are matters to the first, which looks at those of its size, and to the third, which says what the nearest ones lack.
 func BenchmarkObserveAndPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
-		for name, words := range map[string][2]string{"finds": {"", ""}, "waits": {"asks=d", "phase=Released other=gone"}, "lacks": {"noclass", "phase=Released other=gone"}, "bound": {"volume=v-1 complete phase=Bound has=2Gi", "of=data phase=Bound"}} {
+		for name, words := range map[string][2]string{"finds": {"", ""}, "waits": {"asks=d", "phase=Released other=gone"},
+			"lacks": {"noclass", "phase=Released other=gone"},
+			"bound": {"volume=v-1 complete phase=Bound has=2Gi", "of=data phase=Bound"}} {
 			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
 				k := emptyCaches(b)
 				k.show(class("fast", "d"))
@@ -36,7 +38,8 @@ func BenchmarkObserveAndPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkVolumeIsFree looks at a volume that becomes free, while many claims wait that it fits. Of very many, they are looked through later.
+// BenchmarkVolumeIsFree looks at a volume that becomes free, while many claims wait that it fits. Of very many, they are looked through
+// later.
 func BenchmarkVolumeIsFree(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -13,7 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for the API server.
+// Workers are how many claims, and how many volumes, are reconciled at the same time. Most of that is waiting for
+// the API server.
 const (
 	claimWorkers  = 16
 	volumeWorkers = 8
@@ -40,29 +41,30 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.brake, k.static = c.Brake, o.Static
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
-	return reconcile.Together(reconcile.New(c.Shared, c.Access, reconcile.Controller[claimSnapshot, claimDecision, claimMemory]{
-		Name:      "claims", // of the queue
-		Workers:   claimWorkers,
-		Explained: []string{k.claims.Kind().Kind},
-		Watches: []reconcile.Watch{
-			k.claimTerm.Follow(k.claims.Watch(informers.Itself)),
-			k.claimTerm.Follow(k.volumes.Watch(k.claimsByVolume)),
-			k.claimTerm.Follow(k.classes.Watch(k.claimsByClass)),
-			k.pods.Watch(k.claimsByPod),
-			k.drivers.Watch(informers.None),
-			k.nodes.Watch(informers.None),
-		},
-		Term:     k.claimTerm,
-		Observe:  k.observeClaim,
-		Prove:    k.proveClaim,
-		Plan:     planClaim,
-		Remember: rememberClaim,
-		Live:     k.liveClaim,
-		Applied: func(ctx context.Context, s claimSnapshot, d claimDecision, did, _ plan.Outcome) {
-			own.claimApplied(ctx, s, d, did)
-			k.claimApplied(s, d, did)
-		},
-	}), reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
+	return reconcile.Together(reconcile.New(c.Shared, c.Access,
+		reconcile.Controller[claimSnapshot, claimDecision, claimMemory]{
+			Name:      "claims", // of the queue
+			Workers:   claimWorkers,
+			Explained: []string{k.claims.Kind().Kind},
+			Watches: []reconcile.Watch{
+				k.claimTerm.Follow(k.claims.Watch(informers.Itself)),
+				k.claimTerm.Follow(k.volumes.Watch(k.claimsByVolume)),
+				k.claimTerm.Follow(k.classes.Watch(k.claimsByClass)),
+				k.pods.Watch(k.claimsByPod),
+				k.drivers.Watch(informers.None),
+				k.nodes.Watch(informers.None),
+			},
+			Term:     k.claimTerm,
+			Observe:  k.observeClaim,
+			Prove:    k.proveClaim,
+			Plan:     planClaim,
+			Remember: rememberClaim,
+			Live:     k.liveClaim,
+			Applied: func(ctx context.Context, s claimSnapshot, d claimDecision, did, _ plan.Outcome) {
+				own.claimApplied(ctx, s, d, did)
+				k.claimApplied(s, d, did)
+			},
+		}), reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
 		Name:      "volumes", // of the queue
 		Workers:   volumeWorkers,
 		Explained: []string{k.volumes.Kind().Kind},
@@ -91,9 +93,11 @@ func newCaches(f *informers.Factory) (*caches, error) {
 	k.claims, errs[0] = newClaimCache(f)
 	k.volumes, errs[1] = newVolumeCache(f)
 	k.classes, errs[2] = informers.Objects[*storagev1.StorageClass](f, "provisioner", "volumeBindingMode",
-		"metadata.annotations[storageclass.kubernetes.io/is-default-class]", "metadata.annotations[storageclass.beta.kubernetes.io/is-default-class]")
+		"metadata.annotations[storageclass.kubernetes.io/is-default-class]",
+		"metadata.annotations[storageclass.beta.kubernetes.io/is-default-class]")
 	k.pods, errs[3] = informers.PodsByClaim(f, informers.PodFields{Paths: []string{
-		"status.phase", "spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
+		"status.phase", "spec.nodeName", "spec.volumes.name",
+		"spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
 	}})
 	k.drivers, errs[4] = informers.Objects[*storagev1.CSIDriver](f, informers.MetadataOnly)
@@ -107,7 +111,8 @@ func newCaches(f *informers.Factory) (*caches, error) {
 }
 
 // rememberClaim keeps what was said of a claim, if it was: what comes before it may have failed.
-func rememberClaim(_ time.Time, s claimSnapshot, d claimDecision, _ *claimMemory, did, _ plan.Outcome) (m *claimMemory, ok bool) {
+func rememberClaim(_ time.Time, s claimSnapshot, d claimDecision, _ *claimMemory, did, _ plan.Outcome) (m *claimMemory,
+	ok bool) {
 	if d.LastEvent != "" {
 		m = &claimMemory{UID: s.Claim.UID, LastEvent: d.LastEvent}
 	}
@@ -115,7 +120,8 @@ func rememberClaim(_ time.Time, s claimSnapshot, d claimDecision, _ *claimMemory
 }
 
 // rememberVolume keeps what was seen of the claim of a volume, and what was said of the volume, if it was.
-func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, seen *volumeMemory, did, _ plan.Outcome) (*volumeMemory, bool) {
+func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, seen *volumeMemory, did,
+	_ plan.Outcome) (*volumeMemory, bool) {
 	if seen == nil {
 		return nil, did.Err == nil
 	}

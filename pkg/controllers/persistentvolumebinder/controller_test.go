@@ -40,8 +40,10 @@ func run(t *testing.T, o Options, terms ...func(*cluster)) {
 		for _, test := range terms {
 			entry := New(o)
 			c.context = managertest.Context(t, c.Server, entry,
-				managertest.Cache{Example: &corev1.PersistentVolumeClaim{}}, managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &storagev1.StorageClass{}},
-				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &storagev1.CSIDriver{}}, managertest.Cache{Example: &storagev1.CSINode{}})
+				managertest.Cache{Example: &corev1.PersistentVolumeClaim{}}, managertest.Cache{Example: &corev1.PersistentVolume{}},
+				managertest.Cache{Example: &storagev1.StorageClass{}},
+				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &storagev1.CSIDriver{}},
+				managertest.Cache{Example: &storagev1.CSINode{}})
 			c.context.Brake.Inherit(time.Now(), held)
 			managertest.Run(t, c.context, entry, func() {
 				test(c)
@@ -63,7 +65,8 @@ func (c *cluster) put(objects ...plan.Object) {
 func (c *cluster) claim(name string) *corev1.PersistentVolumeClaim {
 	c.Helper()
 	found := &corev1.PersistentVolumeClaim{}
-	if err := c.Get(c.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name}, found); err != nil {
+	if err := c.Get(c.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name},
+		found); err != nil {
 		c.Fatal(err)
 	}
 	return found
@@ -80,7 +83,8 @@ func (c *cluster) volume(name string) *corev1.PersistentVolume {
 
 func (c *cluster) remove(name string) {
 	c.Helper()
-	if err := c.Delete(c.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
+	if err := c.Delete(c.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name},
+		metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -89,8 +93,10 @@ func (c *cluster) remove(name string) {
 func (c *cluster) pair(name, volume string) {
 	c.Helper()
 	claim, v := c.claim(name), c.volume(volume)
-	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName != volume || v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != claim.UID {
-		c.Errorf("%s is %s to %q, %s is %s for %s: %v", name, claim.Status.Phase, claim.Spec.VolumeName, volume, v.Status.Phase, reference(v), c.Log())
+	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName != volume || v.Status.Phase != corev1.VolumeBound ||
+		v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != claim.UID {
+		c.Errorf("%s is %s to %q, %s is %s for %s: %v", name, claim.Status.Phase, claim.Spec.VolumeName, volume, v.Status.Phase,
+			reference(v), c.Log())
 	}
 }
 
@@ -201,7 +207,9 @@ func TestPV10DynamicProvisioning(t *testing.T) { // PV-9, PV-43, PV-44
 		c.put(v)
 		clienttest.Settle()
 		c.pair("data", "pvc-1")
-		if got := strings.Join(c.Log(), ", "); got != "update PersistentVolumeClaim data, update PersistentVolume pvc-1, update PersistentVolumeClaim data, update PersistentVolumeClaim data" {
+		if got := strings.Join(c.Log(),
+			", "); got != "update PersistentVolumeClaim data, update PersistentVolume pvc-1, update PersistentVolumeClaim data, update "+
+			"PersistentVolumeClaim data" {
 			t.Errorf("%s", got)
 		}
 		c.remove("data")
@@ -228,8 +236,9 @@ func TestPV71WhatClaimsWaitFor(t *testing.T) {
 		then  plan.Object
 		done  func(*corev1.PersistentVolumeClaim) bool
 	}{
-		"PV-40 its class":            {"", nil, class("fast", "d"), asks},
-		"PV-16 the default class":    {"noclass", nil, class("std", "d", "default"), func(c *corev1.PersistentVolumeClaim) bool { return asks(c) && *c.Spec.StorageClassName == "std" }},
+		"PV-40 its class": {"", nil, class("fast", "d"), asks},
+		"PV-16 the default class": {"noclass", nil, class("std", "d", "default"),
+			func(c *corev1.PersistentVolumeClaim) bool { return asks(c) && *c.Spec.StorageClassName == "std" }},
 		"PV-16 a class that becomes": {"noclass", []plan.Object{class("std", "d")}, class("std", "d", "default"), asks},
 		"PV-20 the volume it names":  {"volume=v", nil, volume("v", ""), bound},
 		"PV-33 a larger volume":      {"volume=v 5Gi", []plan.Object{volume("v", "")}, volume("v", "9Gi"), bound},
@@ -265,8 +274,11 @@ func TestPV17PodsThatAreWaitedFor(t *testing.T) {
 	k.show(class("fast", "d", "wait"))
 	k.show(claim("data", ""))
 	p := func(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node,
-			Volumes: []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{NodeName: node,
+				Volumes: []corev1.Volume{{Name: "d",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}}}
 		for _, e := range edits {
 			e(pod)
 		}
@@ -287,7 +299,8 @@ func TestPV17PodsThatAreWaitedFor(t *testing.T) {
 		wakes         bool
 	}{
 		{"it comes", nil, p("web", ""), true}, {"it goes", p("web", ""), nil, true}, {"it is placed", p("web", ""), p("web", "n"), true},
-		{"it comes with a node", nil, p("web", "n"), false}, {"it changes", p("web", ""), p("web", ""), false}, {"it is over", p("web", ""), p("web", "", finished), true},
+		{"it comes with a node", nil, p("web", "n"), false}, {"it changes", p("web", ""), p("web", ""), false},
+		{"it is over", p("web", ""), p("web", "", finished), true},
 	} {
 		if got := k.claimsByPod(row.before, row.after); len(got) == 1 && got[0] == key != row.wakes || len(got) > 0 != row.wakes {
 			t.Errorf("%s: %v", row.name, got)
@@ -318,7 +331,8 @@ func TestPV51LifeOfAVolume(t *testing.T) {
 	})
 }
 
-// A claim is deleted while the controller writes its phase, or that of its volume, and the watch tells of the deletion first: the volume is Released.
+// A claim is deleted while the controller writes its phase, or that of its volume, and the watch tells of the deletion first: the
+// volume is Released.
 func TestMEND24AClaimGoesWhileItIsBound(t *testing.T) {
 	for n := range 4 {
 		run(t, Options{}, func(c *cluster) {
@@ -398,12 +412,11 @@ func TestEachWriteFailsOnce(t *testing.T) { // PV-34
 	}
 }
 
-// After claims were restored under new uids, their volumes are held, which is said; an operator lets them go, or the time does.
-// What is held stays so when others are repaired or made, when its new claim goes, when another process leads, and until the time is over.
-// The claims of one tenant, or those of one driver, may have been restored alone: they are few of all.
-// Volumes and claims are restored from a backup while the controller runs: volumes come one after the other, as new ones.
-// A volume that an administrator frees while the cache shows its claim still becomes Available when the cache shows that the claim has gone, and is not
-// bound to that again.
+// After claims were restored under new uids, their volumes are held, which is said; an operator lets them go, or the time does. What is
+// held stays so when others are repaired or made, when its new claim goes, when another process leads, and until the time is over. The
+// claims of one tenant, or those of one driver, may have been restored alone: they are few of all. Volumes and claims are restored from
+// a backup while the controller runs: volumes come one after the other, as new ones. A volume that an administrator frees while the
+// cache shows its claim still becomes Available when the cache shows that the claim has gone, and is not bound to that again.
 func TestFreedWhileTheClaimIsThought(t *testing.T) { // PV-51
 	claims := client.KindFor[*corev1.PersistentVolumeClaim]()
 	run(t, Options{}, func(c *cluster) {
@@ -453,7 +466,8 @@ func TestRefusedWritesAreRetried(t *testing.T) {
 
 func TestPV59Entry(t *testing.T) {
 	e := New(Options{})
-	if e.Name != "persistentvolume-binder-controller" || e.Alias != "persistentvolume-binder" || e.Account != "persistent-volume-binder" || e.EventSource != "persistentvolume-controller" || e.OffByDefault || e.Beside {
+	if e.Name != "persistentvolume-binder-controller" || e.Alias != "persistentvolume-binder" || e.Account != "persistent-volume-binder" ||
+		e.EventSource != "persistentvolume-controller" || e.OffByDefault || e.Beside {
 		t.Errorf("%+v", e)
 	}
 	for _, rule := range Rights().Own { // PV-64

@@ -18,14 +18,16 @@ import (
 
 var epoch = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
-// claim is a claim shop/NAME of 2Gi and the class "fast", as words say otherwise: 5Gi, class=x, noclass, rwx, rox, block, attributes=x, volume=v, complete,
-// chosen (bound by the controller), phase=Lost, deleting, selects=red, selected, asks=driver, oldclass=x.
+// claim is a claim shop/NAME of 2Gi and the class "fast", as words say otherwise: 5Gi, class=x, noclass, rwx, rox, block, attributes=x,
+// volume=v, complete, chosen (bound by the controller), phase=Lost, deleting, selects=red, selected, asks=driver, oldclass=x.
 func claim(name, words string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7",
+			Annotations: map[string]string{}},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("fast"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},
+			StorageClassName: ptr.To("fast"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			VolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
+			Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},
 		},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
 	}
@@ -80,14 +82,17 @@ func claim(name, words string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// volume is a free volume of 2Gi and the class "fast", as words say otherwise: 5Gi, class=x, rwx (besides RWO), onlyrwx, rox, block, attributes=x, for=c (reserved), of=c
-// (with its uid), other=c (with another uid), chosen, phase=Bound, deleting, color=red, policy=Delete, by=driver, csi, message=x, finalizer=x, oldclass=x.
+// volume is a free volume of 2Gi and the class "fast", as words say otherwise: 5Gi, class=x, rwx (besides RWO), onlyrwx, rox, block,
+// attributes=x, for=c (reserved), of=c (with its uid), other=c (with another uid), chosen, phase=Bound, deleting, color=red,
+// policy=Delete, by=driver, csi, message=x, finalizer=x, oldclass=x.
 func volume(name, words string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "8", Annotations: map[string]string{}},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
 	}
@@ -150,7 +155,8 @@ func volume(name, words string) *corev1.PersistentVolume {
 
 // class is one of a provisioner; wait: its volumes are chosen when a pod is scheduled.
 func class(name, provisioner string, words ...string) *storagev1.StorageClass {
-	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}}, Provisioner: provisioner,
+	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}},
+		Provisioner:       provisioner,
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate)}
 	for _, word := range words {
 		switch key, value, _ := strings.Cut(word, "="); key {
@@ -226,7 +232,8 @@ func difference(s plan.Change) string {
 		add("modes", fmt.Sprint(before.Status.AccessModes), fmt.Sprint(after.Status.AccessModes))
 		was, is := before.Status.Capacity[corev1.ResourceStorage], after.Status.Capacity[corev1.ResourceStorage]
 		add("capacity", was.String(), is.String())
-		add("attributes", ptr.Deref(before.Status.CurrentVolumeAttributesClassName, ""), ptr.Deref(after.Status.CurrentVolumeAttributesClassName, ""))
+		add("attributes", ptr.Deref(before.Status.CurrentVolumeAttributesClassName, ""),
+			ptr.Deref(after.Status.CurrentVolumeAttributesClassName, ""))
 		annotations(before.Annotations, after.Annotations)
 	}
 	if s.Subresource != "" {

@@ -12,14 +12,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A class that has its claims wait for pods is installed anew: the claims are not bound to any volume meanwhile. If it stays away, it is none (PV-32).
+// A class that has its claims wait for pods is installed anew: the claims are not bound to any volume meanwhile. If it stays away, it
+// is none (PV-32).
 func TestClassInstalledAnew(t *testing.T) {
 	run(t, Options{}, func(c *cluster) {
 		c.put(class("local", noProvisioner, "wait"), volume("v", "class=local"), claim("data", "class=local"))
 		clienttest.Settle()
 		c.phases("v Available")
 		gone := func() {
-			if err := c.Delete(c.Context(), client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: "local"}, metav1.DeleteOptions{}); err != nil {
+			if err := c.Delete(c.Context(), client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: "local"},
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)

@@ -77,7 +77,8 @@ func TestWhatIsHeldStaysHeld(t *testing.T) {
 		time.Sleep(time.Minute)
 		held(c, 0, "at first")
 		for i := range 20 {
-			c.put(volume(fmt.Sprint("other-", i), fmt.Sprint("phase=Bound of=other-", i)), claim(fmt.Sprint("other-", i), fmt.Sprintf("volume=other-%d complete phase=Bound", i)))
+			c.put(volume(fmt.Sprint("other-", i), fmt.Sprint("phase=Bound of=other-", i)),
+				claim(fmt.Sprint("other-", i), fmt.Sprintf("volume=other-%d complete phase=Bound", i)))
 		}
 		time.Sleep(time.Minute)
 		held(c, 0, "many volumes more")
@@ -119,12 +120,14 @@ func TestWhatIsHeldStaysHeld(t *testing.T) {
 func TestRestoredOfAFew(t *testing.T) {
 	few := map[string]func(i int) (plan.Object, plan.Object){
 		"a namespace": func(i int) (plan.Object, plan.Object) {
-			v, c := volume(fmt.Sprint("v-", i), fmt.Sprint("phase=Bound of=c-", i)), claim(fmt.Sprint("c-", i), fmt.Sprint("uid=restored-", i))
+			v, c := volume(fmt.Sprint("v-", i), fmt.Sprint("phase=Bound of=c-", i)),
+				claim(fmt.Sprint("c-", i), fmt.Sprint("uid=restored-", i))
 			v.Spec.ClaimRef.Namespace, c.Namespace = "tenant", "tenant"
 			return v, c
 		},
 		"a class": func(i int) (plan.Object, plan.Object) {
-			return volume(fmt.Sprint("v-", i), fmt.Sprint("class=local phase=Bound of=c-", i)), claim(fmt.Sprint("c-", i), fmt.Sprint("class=local uid=restored-", i))
+			return volume(fmt.Sprint("v-", i), fmt.Sprint("class=local phase=Bound of=c-", i)),
+				claim(fmt.Sprint("c-", i), fmt.Sprint("class=local uid=restored-", i))
 		},
 	}
 	for name, restored := range few {
@@ -132,7 +135,8 @@ func TestRestoredOfAFew(t *testing.T) {
 			run(t, Options{}, func(c *cluster) {
 				c.BeforeWrite(func(clienttest.Write) error { return context.DeadlineExceeded })
 				for i := range 30 {
-					c.put(volume(fmt.Sprint("o-", i), fmt.Sprint("phase=Bound of=o-", i)), claim(fmt.Sprint("o-", i), fmt.Sprintf("volume=o-%d complete phase=Bound", i)))
+					c.put(volume(fmt.Sprint("o-", i), fmt.Sprint("phase=Bound of=o-", i)),
+						claim(fmt.Sprint("o-", i), fmt.Sprintf("volume=o-%d complete phase=Bound", i)))
 				}
 				for i := range 6 {
 					v, of := restored(i)

@@ -35,7 +35,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 				c.Spec.VolumeName = v.Name
 			}
 			if rapid.Bool().Draw(t, "reserved") {
-				v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: c.Name, UID: rapid.SampledFrom([]types.UID{"", c.UID, "x"}).Draw(t, "uid")}
+				v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: c.Name,
+					UID: rapid.SampledFrom([]types.UID{"", c.UID, "x"}).Draw(t, "uid")}
 			}
 			if rapid.Bool().Draw(t, "class") {
 				c.Spec.StorageClassName, v.Spec.StorageClassName = &s.Name, s.Name
@@ -92,8 +93,10 @@ func TestWhoIsConcerned(t *testing.T) {
 		before, after plan.Object
 		want          int
 	}{
-		{"its claim comes", nil, claim("pair", ""), 2}, {"its claim goes", claim("pair", ""), nil, 2}, {"its claim is bound", claim("pair", ""), claim("pair", "volume=v"), 2},
-		{"its claim changes", claim("pair", "volume=v"), claim("pair", "volume=v phase=Bound"), 0}, {"another claim of the name", claim("pair", ""), claim("pair", "uid=x"), 2},
+		{"its claim comes", nil, claim("pair", ""), 2}, {"its claim goes", claim("pair", ""), nil, 2},
+		{"its claim is bound", claim("pair", ""), claim("pair", "volume=v"), 2},
+		{"its claim changes", claim("pair", "volume=v"), claim("pair", "volume=v phase=Bound"), 0},
+		{"another claim of the name", claim("pair", ""), claim("pair", "uid=x"), 2},
 		{"a claim of no volume", nil, claim("other", ""), 0},
 	} {
 		if got := k.volumesByClaim(row.before, row.after); len(got) != row.want {

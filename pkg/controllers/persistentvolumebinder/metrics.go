@@ -45,24 +45,31 @@ func newCollectors(k *caches) *collectors {
 	claim := []string{"namespace", "storage_class", "volume_attributes_class"}
 	c := &collectors{
 		caches: k,
-		took: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "volume_operation_total_seconds", StabilityLevel: metrics.BETA,
-			Help:    "Seconds from when a driver was asked for a volume until its claim was bound, and from when a volume was released until it was gone.",
+		took: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "volume_operation_total_seconds",
+			StabilityLevel: metrics.BETA,
+			Help: "Seconds from when a driver was asked for a volume until its claim was bound, and from " +
+				"when a volume was released until it was gone.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}}, operation),
 		failures: failures("volume_operation_errors_total"), oldFailures: failures("volume_operation_total_errors"),
-		adopted:     counter("retroactive_storageclass_total", "Claims that got the default class after their creation.", metrics.ALPHA),
-		adoptErrors: counter("retroactive_storageclass_errors_total", "Claims that could not be given the default class.", metrics.ALPHA),
-		released:    counter("pv_binder_released_volumes_total", "Volumes that were released, because their claims are gone.", metrics.ALPHA),
-		volumes: count(collector, "total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"}, func(add func(float64, ...string)) {
-			for v := range k.volumes.All() {
-				add(1, countedAs(v), string(volumeMode(v.Spec.VolumeMode)))
-			}
-		}),
+		adopted: counter("retroactive_storageclass_total",
+			"Claims that got the default class after their creation.", metrics.ALPHA),
+		adoptErrors: counter("retroactive_storageclass_errors_total",
+			"Claims that could not be given the default class.", metrics.ALPHA),
+		released: counter("pv_binder_released_volumes_total",
+			"Volumes that were released, because their claims are gone.", metrics.ALPHA),
+		volumes: count(collector, "total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"},
+			func(add func(float64, ...string)) {
+				for v := range k.volumes.All() {
+					add(1, countedAs(v), string(volumeMode(v.Spec.VolumeMode)))
+				}
+			}),
 		bound:   k.volumeGauge("bound_pv_count", "Volumes that are bound.", true),
 		unbound: k.volumeGauge("unbound_pv_count", "Volumes that are not bound.", false),
 		claims:  k.claimGauge("bound_pvc_count", "Claims that are bound.", claim, true),
 		waiting: k.claimGauge("unbound_pvc_count", "Claims that are not bound.", claim, false),
 	}
-	c.oldest = count("pv_binder", "oldest_request_seconds", "How long the claim has waited that has waited longest for a volume from the driver.",
+	c.oldest = count("pv_binder", "oldest_request_seconds",
+		"How long the claim has waited that has waited longest for a volume from the driver.",
 		[]string{"driver"}, c.unanswered)
 	return c
 }
@@ -208,7 +215,8 @@ func (c *collectors) volumeApplied(
 		c.fail(plugin(v), deletion)
 	}
 	if d.Release {
-		klog.FromContext(ctx).Info("Released a volume", "volume", klog.KObj(v), "claim", klog.KRef(v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name))
+		klog.FromContext(ctx).Info("Released a volume", "volume", klog.KObj(v), "claim",
+			klog.KRef(v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name))
 		c.released.Inc()
 	}
 }

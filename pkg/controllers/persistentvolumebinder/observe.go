@@ -41,8 +41,9 @@ type caches struct {
 type claimCache struct {
 	informers.Store[*corev1.PersistentVolumeClaim]
 	byVolume informers.IndexedStore[*corev1.PersistentVolumeClaim] // by volume
-	waiting  informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by what has to be equal of them and a volume
-	classed  informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by class
+	// unbound, by what has to be equal of them and a volume
+	waiting informers.IndexedStore[*corev1.PersistentVolumeClaim]
+	classed informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by class
 }
 
 // volumeCache finds volumes by the claims that they name, and those that are free.
@@ -291,7 +292,8 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 	if s.Memory.Claim != ref.UID {
 		s.Memory = volumeMemory{Claim: ref.UID}
 	}
-	s.Memory.Deleted = s.Memory.Deleted || slices.ContainsFunc(r.Changes, func(c reconcile.Change) bool { return deleted(c, v) })
+	s.Memory.Deleted = s.Memory.Deleted ||
+		slices.ContainsFunc(r.Changes, func(c reconcile.Change) bool { return deleted(c, v) })
 	orphaned := ref.UID != "" && (s.Claim == nil || s.Claim.UID != ref.UID)
 	if orphaned && v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
 		k.lookAtOrphan(r.Now, &s)
@@ -303,7 +305,8 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 // completed returns a claim that was bound to a volume which names none; nil if there is none.
 func (k *caches) completed(v *corev1.PersistentVolume) (first *corev1.PersistentVolumeClaim) {
 	for _, c := range k.claims.byVolume.By(v.Name) {
-		if has(c.Annotations, bindCompleted) && (first == nil || c.Namespace+"/"+c.Name < first.Namespace+"/"+first.Name) {
+		if has(c.Annotations, bindCompleted) &&
+			(first == nil || c.Namespace+"/"+c.Name < first.Namespace+"/"+first.Name) {
 			first = c
 		}
 	}
@@ -371,5 +374,6 @@ func (k *caches) liveVolume(s volumeSnapshot) []reconcile.Live {
 
 // one is a set of one object.
 func liveObject[T plan.Object](store informers.Store[T], o T) reconcile.Live {
-	return reconcile.Live{Kind: store.Kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Selector: labels.Everything(), Cached: []plan.Object{o}}
+	return reconcile.Live{Kind: store.Kind(), Namespace: o.GetNamespace(), Name: o.GetName(),
+		Selector: labels.Everything(), Cached: []plan.Object{o}}
 }

@@ -64,7 +64,8 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 	}
 	class := classOfVolume(v)
 	for _, c := range waiting {
-		if rejected := c.Spec.Selector != nil && selectors.Rejects(c.Spec.Selector, v.Labels); !rejected && fits(c, class, v) {
+		if rejected := c.Spec.Selector != nil && selectors.Rejects(c.Spec.Selector, v.Labels); !rejected &&
+			fits(c, class, v) {
 			all = append(all, c)
 		}
 	}
@@ -109,7 +110,8 @@ func (k *caches) claimsByClass(before, after plan.Object) (keys []plan.Key) {
 func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
-	if was != nil && is != nil && unplaced(was) == unplaced(is) || is == nil && !unplaced(was) || was == nil && !unplaced(is) {
+	if was != nil && is != nil && unplaced(was) == unplaced(is) || is == nil && !unplaced(was) ||
+		was == nil && !unplaced(is) {
 		return nil
 	}
 	p := is

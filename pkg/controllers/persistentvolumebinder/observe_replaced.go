@@ -32,7 +32,8 @@ type replaced struct {
 
 // groupsOf are those of a volume, in words. That of all comes first.
 func groupsOf(v *corev1.PersistentVolume) []string {
-	return []string{"", fmt.Sprintf(" in the namespace %s", v.Spec.ClaimRef.Namespace), fmt.Sprintf(" of the class %q", classOfVolume(v))}
+	return []string{"", fmt.Sprintf(" in the namespace %s", v.Spec.ClaimRef.Namespace),
+		fmt.Sprintf(" of the class %q", classOfVolume(v))}
 }
 
 // allReplaced counts all volumes.

@@ -31,17 +31,23 @@ const absent = " Without effect: this build has no recyclers and no provisioner 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	f := &o.flags
-	fs.Var(not{&o.Static}, "enable-dynamic-provisioning", "Ask drivers for the volumes of claims whose class has a provisioner.")
+	fs.Var(not{&o.Static}, "enable-dynamic-provisioning",
+		"Ask drivers for the volumes of claims whose class has a provisioner.")
 	fs.Lookup("enable-dynamic-provisioning").NoOptDefVal = "true"
 	fs.DurationVar(&f.sync, "pvclaimbinder-sync-period", 15*time.Second,
-		"Without effect: claims and volumes are looked at when something changes that concerns them, and not by the clock.")
+		"Without effect: claims and volumes are looked at when something changes that concerns them, and not by the "+
+			"clock.")
 	fs.BoolVar(&f.hostPath, "enable-hostpath-provisioner", false, "Directories of this host as volumes."+absent)
 	fs.StringVar(&f.templateNFS, "pv-recycler-pod-template-filepath-nfs", "", "A pod that empties volumes."+absent)
-	fs.StringVar(&f.templateHostPath, "pv-recycler-pod-template-filepath-hostpath", "", "A pod that empties volumes."+absent)
+	fs.StringVar(&f.templateHostPath, "pv-recycler-pod-template-filepath-hostpath", "",
+		"A pod that empties volumes."+absent)
 	fs.Int32Var(&f.minimumNFS, "pv-recycler-minimum-timeout-nfs", 300, "Seconds that such a pod has at least."+absent)
-	fs.Int32Var(&f.incrementNFS, "pv-recycler-increment-timeout-nfs", 30, "Seconds that such a pod has for each Gi."+absent)
-	fs.Int32Var(&f.minimumHostPath, "pv-recycler-minimum-timeout-hostpath", 60, "Seconds that such a pod has at least."+absent)
-	fs.Int32Var(&f.incrementTimesHostPath, "pv-recycler-timeout-increment-hostpath", 30, "Seconds that such a pod has for each Gi."+absent)
+	fs.Int32Var(&f.incrementNFS, "pv-recycler-increment-timeout-nfs", 30,
+		"Seconds that such a pod has for each Gi."+absent)
+	fs.Int32Var(&f.minimumHostPath, "pv-recycler-minimum-timeout-hostpath", 60,
+		"Seconds that such a pod has at least."+absent)
+	fs.Int32Var(&f.incrementTimesHostPath, "pv-recycler-timeout-increment-hostpath", 30,
+		"Seconds that such a pod has for each Gi."+absent)
 }
 
 // not is the value of a flag that says the opposite of an option.

@@ -29,7 +29,8 @@ func TestFlags(t *testing.T) { // PV-1 to PV-5
 		}
 		section, fields := o.Configz()
 		text, err := json.Marshal(fields)
-		if err != nil || section != "PersistentVolumeBinderController" || o.Static != row.static || !strings.Contains(string(text), row.want) {
+		if err != nil || section != "PersistentVolumeBinderController" || o.Static != row.static ||
+			!strings.Contains(string(text), row.want) {
 			t.Errorf("%s: %t, %s %s", row.args, o.Static, section, text)
 		}
 	}

@@ -88,7 +88,8 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	case c == nil:
 		p.Why = "the claim is gone"
 	case s.Late:
-		d.LastEvent, p = s.Memory.LastEvent, plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
+		d.LastEvent, p = s.Memory.LastEvent,
+			plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
 	case has(c.Annotations, bindCompleted):
 		d, p = planCompleted(s)
 		p.Proof = s.proof()
@@ -145,13 +146,16 @@ func planCompleted(s claimSnapshot) (claimDecision, plan.Plan) {
 				"Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"})
 	case v == nil:
 		return lose(s, fmt.Sprintf("its volume %s is gone", c.Spec.VolumeName),
-			event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"})
+			event{corev1.EventTypeWarning, "ClaimLost",
+				"Bound claim has lost its PersistentVolume. Data on the volume is lost!"})
 	case v.Spec.ClaimRef == nil || names(v, c):
 		return bind(s, v, "its volume names it")
 	}
 	ref := v.Spec.ClaimRef
-	return lose(s, fmt.Sprintf("its volume %s is for the claim %s/%s with the uid %s", v.Name, ref.Namespace, ref.Name, ref.UID),
-		event{corev1.EventTypeWarning, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"})
+	return lose(s,
+		fmt.Sprintf("its volume %s is for the claim %s/%s with the uid %s", v.Name, ref.Namespace, ref.Name, ref.UID),
+		event{corev1.EventTypeWarning, "ClaimMisbound",
+			"Two claims are bound to the same volume, this one is bound incorrectly"})
 }
 
 // late is when a key is looked at again whose cache lags, if nothing leads to that before.
@@ -162,17 +166,21 @@ func planNamed(s claimSnapshot) (claimDecision, plan.Plan) {
 	c, v := s.Claim, s.Volume
 	switch {
 	case v == nil:
-		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which does not exist", c.Spec.VolumeName), event{})
+		return wait(s,
+			fmt.Sprintf("it waits for the volume %s, which it names and which does not exist", c.Spec.VolumeName),
+			event{})
 	case names(v, c):
 		return bind(s, v, "the two name each other")
 	case v.Spec.ClaimRef != nil:
 		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which is for the claim %s/%s",
 			v.Name, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name),
-			event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", v.Name)})
+			event{corev1.EventTypeWarning, "FailedBinding",
+				fmt.Sprintf("volume %q already bound to a different claim.", v.Name)})
 	}
 	if why := mismatch(c, v); why != "" {
 		return wait(s, fmt.Sprintf("it cannot have the volume %s that it names: %s", v.Name, why),
-			event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why)})
+			event{corev1.EventTypeWarning, "VolumeMismatch",
+				fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why)})
 	}
 	return bind(s, v, "it names the volume")
 }
@@ -215,7 +223,8 @@ func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 
 // delayed reports whether volumes of a class are chosen when a pod is scheduled (PV-32).
 func delayed(class *storagev1.StorageClass) bool {
-	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	return class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // contradiction says that a volume is reserved for the claim and has another mode (PV-38).
@@ -223,8 +232,10 @@ func contradiction(s claimSnapshot) (e event, why string) {
 	for _, v := range s.Reserved {
 		if volumeMode(v.Spec.VolumeMode) != volumeMode(s.Claim.Spec.VolumeMode) {
 			return event{corev1.EventTypeWarning, "VolumeMismatch",
-					fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)},
-				fmt.Sprintf("the volume %s is reserved for it, and has the volume mode %s", v.Name, volumeMode(v.Spec.VolumeMode))
+					fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to "+
+						"incompatible volumeMode.", v.Name)},
+				fmt.Sprintf("the volume %s is reserved for it, and has the volume mode %s", v.Name,
+					volumeMode(v.Spec.VolumeMode))
 		}
 	}
 	return event{}, ""
@@ -238,12 +249,17 @@ func waitForPod(s claimSnapshot) (claimDecision, plan.Plan) {
 	why := "it waits for its first consumer: a pod that uses it is to be scheduled"
 	switch n := len(s.Pods); n {
 	case 0:
-		return wait(s, why, event{corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"})
+		return wait(s, why,
+			event{corev1.EventTypeNormal, "WaitForFirstConsumer",
+				"waiting for first consumer to be created before binding"})
 	case 1:
-		return wait(s, why+", "+s.Pods[0], event{corev1.EventTypeNormal, waitForPodScheduled, fmt.Sprintf("waiting for pod %s to be scheduled", s.Pods[0])})
+		return wait(s, why+", "+s.Pods[0],
+			event{corev1.EventTypeNormal, waitForPodScheduled,
+				fmt.Sprintf("waiting for pod %s to be scheduled", s.Pods[0])})
 	default:
 		all := strings.Join(s.Pods, ",")
-		return wait(s, why+", "+all, event{corev1.EventTypeNormal, waitForPodScheduled, fmt.Sprintf("waiting for pods %s to be scheduled", all)})
+		return wait(s, why+", "+all,
+			event{corev1.EventTypeNormal, waitForPodScheduled, fmt.Sprintf("waiting for pods %s to be scheduled", all)})
 	}
 }
 

@@ -61,7 +61,8 @@ func reserve(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) *corev
 		after.Annotations[boundByController] = yes
 	}
 	after.Spec.ClaimRef = &corev1.ObjectReference{
-		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
+		ResourceVersion: c.ResourceVersion,
 	}
 	return after
 }
@@ -115,7 +116,8 @@ func lose(s claimSnapshot, why string, e event) (d claimDecision, p plan.Plan) {
 // without returns the claim in a phase in which it has no volume.
 func without(c *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 	after := c.DeepCopy()
-	after.Status.Phase, after.Status.AccessModes, after.Status.Capacity, after.Status.CurrentVolumeAttributesClassName = phase, nil, nil, nil
+	after.Status.Phase = phase
+	after.Status.AccessModes, after.Status.Capacity, after.Status.CurrentVolumeAttributesClassName = nil, nil, nil
 	return after
 }
 

@@ -115,7 +115,8 @@ func (w *demand) misfits(v *corev1.PersistentVolume) (m misfits) {
 		add(!slices.Contains(v.Spec.AccessModes, mode), missingMode)
 	}
 	add(volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode), otherVolumeMode)
-	add(ptr.Deref(v.Spec.VolumeAttributesClassName, "") != ptr.Deref(c.Spec.VolumeAttributesClassName, ""), otherAttributes)
+	add(ptr.Deref(v.Spec.VolumeAttributesClassName, "") != ptr.Deref(c.Spec.VolumeAttributesClassName, ""),
+		otherAttributes)
 	add(v.DeletionTimestamp != nil, terminating)
 	if names(v, c) {
 		return m
@@ -202,7 +203,8 @@ func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) strin
 // that is reserved for it comes before all others (PV-30). Of these, those with the fewest access modes come first, and
 // of these the smallest (PV-28, PV-31). Which of several equal ones it is differs from claim to claim, so that claims
 // that are planned at the same time do not all want the same one.
-func bestMatch(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
+func bestMatch(c *corev1.PersistentVolumeClaim, class string,
+	volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
 	w := demandOf(c, class)
 	for _, v := range firstCandidates(1, w.candidates(volumes)) {
 		return v
@@ -230,7 +232,8 @@ func (w *demand) candidates(volumes []*corev1.PersistentVolume) iter.Seq[candida
 			if w.misfits(v) != 0 {
 				continue
 			}
-			c := candidate{v, 0, reservation(v, w.claim), modesOf(v.Spec.AccessModes).count(), capacity(v), chance(w.claim.UID, v.UID)}
+			c := candidate{v, 0, reservation(v, w.claim), modesOf(v.Spec.AccessModes).count(), capacity(v),
+				chance(w.claim.UID, v.UID)}
 			if !yield(c) {
 				return
 			}
@@ -360,7 +363,8 @@ const maxCandidates = 4
 
 // found returns the volumes of one place that fit a claim, on the first place that has some, beginning with the
 // smallest set of access modes and the smallest sizes. by is the index of free volumes.
-func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*corev1.PersistentVolume) []*corev1.PersistentVolume {
+func found(c *corev1.PersistentVolumeClaim, class string,
+	by func(string) []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	on := matchKey(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)
 	if len(by(on)) == 0 {
 		return nil
@@ -377,7 +381,8 @@ func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*cor
 }
 
 // nearest returns the volumes of which the least keeps them from a claim.
-func nearest(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) []*corev1.PersistentVolume {
+func nearest(c *corev1.PersistentVolumeClaim, class string,
+	volumes []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	const most = 3
 	w := demandOf(c, class)
 	return firstCandidates(most, func(yield func(candidate) bool) {

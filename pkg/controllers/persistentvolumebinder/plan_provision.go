@@ -2,6 +2,7 @@ package persistentvolumebinder
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,15 +53,20 @@ func provision(s claimSnapshot) (d claimDecision, p plan.Plan) {
 	driver := driverOf(s.Class)
 	switch {
 	case s.Static:
-		return wait(s, "no volume fits it, and drivers are not asked, because of --enable-dynamic-provisioning=false"+nearMisses(s), event{})
+		return wait(s,
+			"no volume fits it, and drivers are not asked, because of --enable-dynamic-provisioning=false"+
+				nearMisses(s), event{})
 	case s.Class == nil:
-		return failed(s, "", fmt.Sprintf("storageclass.storage.k8s.io %q not found", name), "no volume fits it, and there is no class "+name)
+		return failed(s, "", fmt.Sprintf("storageclass.storage.k8s.io %q not found", name),
+			"no volume fits it, and there is no class "+name)
 	case s.Class.Provisioner == noProvisioner:
 		return wait(s, fmt.Sprintf("no volume of the class %s fits it, and people make these", name)+nearMisses(s),
 			event{corev1.EventTypeNormal, "FailedBinding",
-				fmt.Sprintf("no persistent volumes available for this claim, and the storage class %q does not make any", name)})
+				"no persistent volumes available for this claim, and the storage class " + strconv.Quote(name) +
+					" does not make any"})
 	case driver == "":
-		return failed(s, s.Class.Provisioner, unmade(s.Class.Provisioner), fmt.Sprintf("no volume fits it, and nothing makes volumes of the class %s", name))
+		return failed(s, s.Class.Provisioner, unmade(s.Class.Provisioner),
+			fmt.Sprintf("no volume fits it, and nothing makes volumes of the class %s", name))
 	}
 	after := normalized(s.Claim)
 	asking := after.Annotations[provisioner] != driver || after.Annotations[betaProvisioner] != driver
@@ -96,8 +102,10 @@ func asked(c *corev1.PersistentVolumeClaim, driver string) (*corev1.PersistentVo
 	annotate(c, betaProvisioner, driver)
 	c.Annotations = migrated(c.Annotations, driver)
 	return c, event{corev1.EventTypeNormal, "ExternalProvisioning",
-		fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
-			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", driver)}
+		fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the "+
+			"system administrator. "+
+			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+			driver)}
 }
 
 // waitsFor says what is known of the driver that is asked.

@@ -73,7 +73,8 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 		p.Why = "it is being bound to the claim that it is reserved for"
 		return d, p
 	case ref.UID == "" && s.Claim == nil && fresh(now, v):
-		p.Why, p.Requeue = fmt.Sprintf("it is reserved for the claim %s/%s, which may be about to come", ref.Namespace, ref.Name), claimFollows
+		p.Why, p.Requeue = fmt.Sprintf("it is reserved for the claim %s/%s, which may be about to come", ref.Namespace,
+			ref.Name), claimFollows
 		return d, p
 	case ref.UID == "":
 		return phase(d, p, after, corev1.VolumeAvailable, "",
@@ -116,8 +117,10 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 		return d, p
 	case c.Spec.VolumeName == "" && volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode):
 		e := event{corev1.EventTypeWarning, "VolumeMismatch",
-			fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"%s/%s\" due to incompatible volumeMode.", c.Namespace, c.Name)}
-		p.Why = fmt.Sprintf("it is for the claim %s/%s, which wants the volume mode %s", c.Namespace, c.Name, volumeMode(c.Spec.VolumeMode))
+			fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"%s/%s\" due to "+
+				"incompatible volumeMode.", c.Namespace, c.Name)}
+		p.Why = fmt.Sprintf("it is for the claim %s/%s, which wants the volume mode %s", c.Namespace, c.Name,
+			volumeMode(c.Spec.VolumeMode))
 		return recordEvent(s, d, p, e)
 	case c.Spec.VolumeName == "":
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
@@ -125,7 +128,8 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) &&
 		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return release(s, p, after,
-			fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+			fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name,
+				c.Spec.VolumeName))
 	}
 	p.Steps = change(nil, v, unbound(after), "", "its claim is bound to "+c.Spec.VolumeName)
 	return phase(d, p, unbound(after), corev1.VolumeAvailable, "",
@@ -184,18 +188,23 @@ func planOrphan(
 	case s.Tripped && now.Sub(held) < heldFor:
 		d.Held, p.Requeue = held, lookAtHeld
 		p.Hold = plan.Hold{What: heldVolumes, Why: heldWhy}
-		p.Why = fmt.Sprintf("it is held: its claim %s/%s has been replaced by one with another uid. So it is with %s, as after claims were restored from a backup",
+		p.Why = fmt.Sprintf(
+			"it is held: its claim %s/%s has been replaced by one with another uid. So it is with %s, as after claims "+
+				"were restored from a backup",
 			ref.Namespace, ref.Name, s.Replaced)
 		return d, p
 	case s.Early:
 		p.Requeue = v.CreationTimestamp.Add(restoredTogether).Sub(now)
-		p.Why = fmt.Sprintf("it is new, and its claim %s/%s has another uid than the one that it names: whether there are more such volumes shows in a moment", ref.Namespace, ref.Name)
+		p.Why = fmt.Sprintf(
+			"it is new, and its claim %s/%s has another uid than the one that it names: whether there are more such "+
+				"volumes shows in a moment", ref.Namespace, ref.Name)
 		return d, p
 	case !s.Read:
 		p.Why, p.Proof = "its claim is not in the cache", []plan.Ref{claimRef(ref.Namespace, ref.Name)}
 		return d, p
 	case s.Live == ref.UID, s.Live != "" && s.Claim == nil: // of another one, the cache is to show how it came about
-		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace, ref.Name), late
+		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace,
+			ref.Name), late
 		return d, p
 	}
 	d, p = release(s, p, after, fmt.Sprintf("its claim %s/%s is gone", ref.Namespace, ref.Name))
@@ -231,7 +240,8 @@ func phase(
 func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d volumeDecision, _ plan.Plan) {
 	v := s.Volume
 	by := v.Annotations[provisionedBy]
-	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil || has(after.Annotations, migratedTo)
+	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil ||
+		has(after.Annotations, migratedTo)
 	d.LastEvent = s.Memory.LastEvent
 	switch policy := v.Spec.PersistentVolumeReclaimPolicy; {
 	case policy == corev1.PersistentVolumeReclaimRetain && v.Status.Phase == corev1.VolumeFailed:
@@ -242,11 +252,13 @@ func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d v
 		p.Why = "it is Released, and its driver deletes it"
 	case policy == corev1.PersistentVolumeReclaimDelete:
 		return fail(s, p, after, "VolumeFailedDelete",
-			"no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
+			"no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete "+
+				"the PersistentVolume")
 	case policy == corev1.PersistentVolumeReclaimRecycle:
 		return fail(s, p, after, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 	default:
-		return fail(s, p, after, "VolumeUnknownReclaimPolicy", fmt.Sprintf("the reclaim policy %q is not known", policy))
+		return fail(s, p, after, "VolumeUnknownReclaimPolicy",
+			fmt.Sprintf("the reclaim policy %q is not known", policy))
 	}
 	return d, p
 }

@@ -201,8 +201,10 @@ func (w *world) judge(before, after plan.Object) {
 	switch after := after.(type) {
 	case *corev1.PersistentVolumeClaim:
 		was := before.(*corev1.PersistentVolumeClaim)
-		v, _ := w.objects[idOf(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: after.Spec.VolumeName}})].(*corev1.PersistentVolume)
-		if has(after.Annotations, bindCompleted) && !has(was.Annotations, bindCompleted) && (v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != after.UID) {
+		v, _ := w.objects[idOf(&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: after.Spec.VolumeName}})].(*corev1.PersistentVolume)
+		if has(after.Annotations, bindCompleted) && !has(was.Annotations, bindCompleted) &&
+			(v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != after.UID) {
 			w.trouble = append(w.trouble, fmt.Sprintf("PV-34: %s is bound to %s, which is not its own", after.Name, after.Spec.VolumeName))
 		}
 		if was.Status.Phase == corev1.ClaimBound && after.Status.Phase == corev1.ClaimLost && v != nil && names(v, after) {
@@ -210,7 +212,8 @@ func (w *world) judge(before, after plan.Object) {
 		}
 	case *corev1.PersistentVolume:
 		was := before.(*corev1.PersistentVolume)
-		if ref := was.Spec.ClaimRef; ref != nil && ref.UID != "" && after.Spec.ClaimRef != nil && after.Spec.ClaimRef.UID != "" && after.Spec.ClaimRef.UID != ref.UID {
+		if ref := was.Spec.ClaimRef; ref != nil && ref.UID != "" && after.Spec.ClaimRef != nil && after.Spec.ClaimRef.UID != "" &&
+			after.Spec.ClaimRef.UID != ref.UID {
 			w.trouble = append(w.trouble, fmt.Sprintf("PV-22: %s is taken from %s", after.Name, ref.Name))
 		}
 		if after.Status.Phase != corev1.VolumeReleased || was.Status.Phase == corev1.VolumeReleased {
@@ -297,13 +300,17 @@ func (w *world) do() {
 	manager := rapid.IntRange(0, 1).Draw(t, "manager")
 	switch rapid.IntRange(0, 16).Draw(t, "what") {
 	case 0:
-		c := claim(name("c"), rapid.SampledFrom([]string{"", "1Gi", "noclass", "selects=red", "rox", "volume=v0", "class=late", "class=made", "block", "deleting"}).Draw(t, "claim"))
+		c := claim(name("c"),
+			rapid.SampledFrom([]string{"", "1Gi", "noclass", "selects=red", "rox", "volume=v0", "class=late", "class=made", "block",
+				"deleting"}).Draw(t, "claim"))
 		if w.objects[idOf(c)] == nil {
 			c.UID = types.UID(fmt.Sprint("uid-", w.version))
 			w.put(c)
 		}
 	case 1:
-		v := volume(name("v"), rapid.SampledFrom([]string{"phase=Pending", "phase= 9Gi", "phase= class=", "phase= for=c0", "phase= color=red rox rwx", "phase= policy=Delete for=c1", "phase= block", "phase= class=late"}).Draw(t, "volume"))
+		v := volume(name("v"),
+			rapid.SampledFrom([]string{"phase=Pending", "phase= 9Gi", "phase= class=", "phase= for=c0", "phase= color=red rox rwx",
+				"phase= policy=Delete for=c1", "phase= block", "phase= class=late"}).Draw(t, "volume"))
 		if w.objects[idOf(v)] == nil {
 			v.UID = types.UID(fmt.Sprint("uid-", w.version))
 			w.put(v)
@@ -321,9 +328,11 @@ func (w *world) do() {
 			}
 		}
 	case 4: // a driver makes a volume
-		if c, ok := w.objects[idOf(claim(name("c"), ""))].(*corev1.PersistentVolumeClaim); ok && c.Annotations[provisioner] == "d" && c.Spec.VolumeName == "" {
+		if c, ok := w.objects[idOf(claim(name("c"), ""))].(*corev1.PersistentVolumeClaim); ok && c.Annotations[provisioner] == "d" &&
+			c.Spec.VolumeName == "" {
 			v := volume("pvc-"+string(c.UID), "phase=Pending by=d policy=Delete class=made csi")
-			v.Spec.AccessModes, v.Spec.VolumeMode, v.Spec.Capacity[corev1.ResourceStorage] = c.Spec.AccessModes, c.Spec.VolumeMode, requested(c)
+			v.Spec.AccessModes, v.Spec.VolumeMode, v.Spec.Capacity[corev1.ResourceStorage] = c.Spec.AccessModes, c.Spec.VolumeMode,
+				requested(c)
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 			if w.objects[idOf(v)] == nil {
 				w.put(v)
@@ -368,8 +377,8 @@ func (w *world) settle() (rounds int) {
 	return rounds
 }
 
-// Whatever users, drivers and two managers do, whose caches are late and which die between any two writes: no volume goes to two claims, none is Released
-// while its claim is there, and in the end each claim has what it can have.
+// Whatever users, drivers and two managers do, whose caches are late and which die between any two writes: no volume goes to two
+// claims, none is Released while its claim is there, and in the end each claim has what it can have.
 func TestPV80NoDoubleBindingsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -451,14 +460,17 @@ func (w *world) complete() {
 	}
 	for _, v := range of[*corev1.PersistentVolume](w) {
 		ref := v.Spec.ClaimRef
-		gone := ref != nil && ref.UID != "" && !slices.ContainsFunc(of[*corev1.PersistentVolumeClaim](w), func(c *corev1.PersistentVolumeClaim) bool { return c.UID == ref.UID })
+		gone := ref != nil && ref.UID != "" &&
+			!slices.ContainsFunc(of[*corev1.PersistentVolumeClaim](w),
+				func(c *corev1.PersistentVolumeClaim) bool { return c.UID == ref.UID })
 		if over := v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed; gone != over {
 			w.trouble = append(w.trouble, fmt.Sprintf("PV-37: %s is %s, and that its claim is gone is %t", v.Name, v.Status.Phase, gone))
 		}
 	}
 }
 
-// A process dies after each number of writes; the next one goes on, and writes no more than what is left (SurvivesCrashBetweenAnyTwoWrites).
+// A process dies after each number of writes; the next one goes on, and writes no more than what is left
+// (SurvivesCrashBetweenAnyTwoWrites).
 func TestPV34SurvivesCrashBetweenAnyTwoWrites(t *testing.T) {
 	for writes := range 5 {
 		rapid.Check(t, func(t *rapid.T) {
@@ -484,7 +496,9 @@ func TestPV31IgnoresCacheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*corev1.PersistentVolume
 		for i := range rapid.IntRange(1, 8).Draw(t, "volumes") {
-			all = append(all, volume(fmt.Sprint("v", i), rapid.SampledFrom([]string{"", "3Gi", "rox", "for=c", "of=c", "class=x", "9Gi rwx"}).Draw(t, "volume")))
+			all = append(all,
+				volume(fmt.Sprint("v", i),
+					rapid.SampledFrom([]string{"", "3Gi", "rox", "for=c", "of=c", "class=x", "9Gi rwx"}).Draw(t, "volume")))
 		}
 		c := claim("c", rapid.SampledFrom([]string{"", "3Gi", "rox"}).Draw(t, "claim"))
 		first := bestMatch(c, "fast", all)
@@ -527,7 +541,9 @@ func TestDefaultClass(t *testing.T) { // PV-16
 		want    string
 	}{
 		{"PV-16: none", []*storagev1.StorageClass{class("a", "d")}, ""},
-		{"PV-16: the newest", []*storagev1.StorageClass{class("a", "d", "default", "age=1h"), class("b", "d", "default", "age=1m"), class("c", "d", "age=1s")}, "b"},
+		{"PV-16: the newest",
+			[]*storagev1.StorageClass{class("a", "d", "default", "age=1h"), class("b", "d", "default", "age=1m"),
+				class("c", "d", "age=1s")}, "b"},
 		{"PV-16: then by name", []*storagev1.StorageClass{class("b", "d", "default"), class("a", "d", "default")}, "a"},
 		{"PV-16: by the old annotation", []*storagev1.StorageClass{class("b", "d", "beta")}, "b"},
 	} {

@@ -95,8 +95,8 @@ func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome
 	})
 }
 
-// noteRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it
-// does so already.
+// noteRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken,
+// unless it does so already.
 func (k *caches) noteRaceLoser(s claimSnapshot, volume string) {
 	now := k.volumes.Get("", volume)
 	if now == nil || now != s.Volume && !slices.Contains(s.Reserved, now) && !slices.Contains(s.Free, now) {

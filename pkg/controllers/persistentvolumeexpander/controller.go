@@ -34,11 +34,13 @@ func New(o Options) manager.Controller {
 // which plugin they have.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.Objects[*corev1.PersistentVolumeClaim](c.Informers,
-		"spec.volumeName", "spec.resources.requests", "status.phase", "status.capacity", "metadata.annotations["+resizer+"]")
+		"spec.volumeName", "spec.resources.requests", "status.phase", "status.capacity",
+		"metadata.annotations["+resizer+"]")
 	volumes, err2 := informers.Objects[*corev1.PersistentVolume](c.Informers,
 		"spec.claimRef", "spec.persistentVolumeSource.csi.driver",
 		// Of the plugins that CSI drivers have taken over, it is enough that there is one.
-		"spec.persistentVolumeSource.awsElasticBlockStore.volumeID", "spec.persistentVolumeSource.gcePersistentDisk.pdName",
+		"spec.persistentVolumeSource.awsElasticBlockStore.volumeID",
+		"spec.persistentVolumeSource.gcePersistentDisk.pdName",
 		"spec.persistentVolumeSource.azureDisk.diskName", "spec.persistentVolumeSource.azureFile.shareName",
 		"spec.persistentVolumeSource.cinder.volumeID", "spec.persistentVolumeSource.vsphereVolume.volumePath",
 		"spec.persistentVolumeSource.portworxVolume.volumeID")

@@ -22,7 +22,8 @@ func run(t *testing.T, test func(s *clienttest.Server, put func(...plan.Object),
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server, entry, events := clienttest.NewServer(), New(Options{}), record.NewFakeRecorder(100)
-		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}}, managertest.Cache{Example: &corev1.PersistentVolume{}})
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
+			managertest.Cache{Example: &corev1.PersistentVolume{}})
 		c.Access.Events = events
 		managertest.Run(t, c, entry, func() {
 			test(server, func(objects ...plan.Object) {
@@ -76,13 +77,16 @@ func TestClaimGrows(t *testing.T) { // ST-1, ST-3, ST-5, ST-81
 
 func TestHandOver(t *testing.T) { // ST-4
 	run(t, func(s *clienttest.Server, put func(...plan.Object), told func() []string) {
-		s.BeforeWrite(clienttest.RefuseFirst(1, apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "data", errors.New("no"))))
+		s.BeforeWrite(clienttest.RefuseFirst(1,
+			apierrors.NewForbidden(client.MappingFor[*corev1.PersistentVolumeClaim]().GroupResource(), "data", errors.New("no"))))
 		put(newVolume(ebs()), newClaim(asks("2Gi")))
 		claim := &corev1.PersistentVolumeClaim{}
-		if err := s.Get(t.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: "data"}, claim); err != nil {
+		if err := s.Get(t.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: "data"},
+			claim); err != nil {
 			t.Fatal(err)
 		}
-		if claim.Annotations["volume.kubernetes.io/storage-resizer"] != "ebs.csi.aws.com" || s.CountWrites("") != 1 || s.CountWrites("patch") != 1 {
+		if claim.Annotations["volume.kubernetes.io/storage-resizer"] != "ebs.csi.aws.com" || s.CountWrites("") != 1 ||
+			s.CountWrites("patch") != 1 {
 			t.Errorf("%v, %v", claim.Annotations, s.Log())
 		}
 		failed := `Warning ExternalExpanding hand the claim to the resizer of ebs.csi.aws.com: persistentvolumeclaims "data" is forbidden: no`

@@ -20,7 +20,8 @@ type edit = func(*corev1.PersistentVolumeClaim)
 
 // newClaim is bound to the volume disk, and has the gibibyte that it asks for.
 func newClaim(edits ...edit) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "uid-data", ResourceVersion: "5"}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "uid-data",
+		ResourceVersion: "5"}}
 	c.Spec.VolumeName = "disk"
 	c.Status.Phase = corev1.ClaimBound
 	asks("1Gi")(c)

@@ -17,7 +17,8 @@ type caches struct {
 }
 
 // observe finds a claim and its volume. What the claim asks for is remembered as long as it waits for it.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	claim := k.claims.Get(r.Key.Namespace, r.Key.Name)
 	if claim == nil {
 		return o, nil

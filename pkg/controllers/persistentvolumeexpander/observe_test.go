@@ -66,7 +66,8 @@ func TestEnqueuedByClaim(t *testing.T) {
 		{"one that is gone while it waits", newClaim(asks("2Gi")), nil, true},
 		{"one that is gone", newClaim(), nil, false},
 	} {
-		if got := enqueuedByClaim(c.before, c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "data"}) != c.want || len(got) > 1 {
+		if got := enqueuedByClaim(c.before, c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "data"}) != c.want ||
+			len(got) > 1 {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -90,7 +91,8 @@ func TestEnqueuedByVolume(t *testing.T) { // ST-82
 		{"there is no such claim", newClaim(func(c *corev1.PersistentVolumeClaim) { c.Name = "other" }), nil, newVolume(), false},
 		{"it is gone", newClaim(asks("2Gi")), newVolume(), nil, false},
 	} {
-		if got := newCaches(t, c.claim).enqueuedByVolume(c.before, c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "data"}) != c.want || len(got) > 1 {
+		if got := newCaches(t, c.claim).enqueuedByVolume(c.before,
+			c.after); (len(got) == 1 && got[0] == plan.Key{Namespace: "shop", Name: "data"}) != c.want || len(got) > 1 {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

@@ -58,18 +58,22 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 	case !growing(s.Claim):
 		return plan.Plan{Why: "the claim asks for no more than it has"}
 	case s.Volume == nil:
-		return plan.Plan{Why: fmt.Sprintf("the claim asks for more than it has, and waits for its volume %q", s.Claim.Spec.VolumeName)}
+		return plan.Plan{Why: fmt.Sprintf("the claim asks for more than it has, and waits for its volume %q",
+			s.Claim.Spec.VolumeName)}
 	}
 	var p plan.Plan
 	request := requested(s.Claim)
 	plugin, driver := volumes.MigratedPlugin(s.Volume)
 	if s.Seen == nil || request.Cmp(*s.Seen) > 0 {
-		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message(plugin)}})
+		p.Steps = append(p.Steps,
+			plan.RecordEvent{Object: s.Claim,
+				Event: plan.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message(plugin)}})
 	}
 	if driver != "" && s.Claim.Annotations[resizer] != driver {
 		p.Steps = append(p.Steps, handOver(s.Claim, driver))
 	}
-	p.Why = fmt.Sprintf("the claim asks for %s: wait until %s makes its volume larger", request.String(), whoActs(s.Volume, driver))
+	p.Why = fmt.Sprintf("the claim asks for %s: wait until %s makes its volume larger", request.String(),
+		whoActs(s.Volume, driver))
 	return p
 }
 

@@ -20,7 +20,8 @@ func drawSize(t *rapid.T, what string) string {
 // draw is a claim with its volume, or without one.
 func draw(t *rapid.T) snapshot {
 	s := snapshot{Claim: newClaim(asks(drawSize(t, "asks")), has(drawSize(t, "has")))}
-	s.Claim.Status.Phase = rapid.SampledFrom([]corev1.PersistentVolumeClaimPhase{corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimPending, corev1.ClaimLost, ""}).Draw(t, "phase")
+	s.Claim.Status.Phase = rapid.SampledFrom([]corev1.PersistentVolumeClaimPhase{corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimPending,
+		corev1.ClaimLost, ""}).Draw(t, "phase")
 	if name := rapid.SampledFrom([]string{"", "ebs.csi.aws.com", "other"}).Draw(t, "resizer"); name != "" {
 		named(name)(s.Claim)
 	}
@@ -40,8 +41,8 @@ func draw(t *rapid.T) snapshot {
 	return s
 }
 
-// An event tells of each larger request once, a claim of a volume of an earlier plugin names its resizer, and what was written leaves nothing
-// to do.
+// An event tells of each larger request once, a claim of a volume of an earlier plugin names its resizer, and what was written leaves
+// nothing to do.
 func TestEachRequestIsToldOnce(t *testing.T) { // ST-4, ST-5, ST-81
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)

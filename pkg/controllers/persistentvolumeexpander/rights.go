@@ -7,7 +7,8 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "persistentvolumeclaims"}, {Name: "persistentvolumes"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Resource: "persistentvolumeclaims/status", Verbs: []string{"patch"}, For: "the annotation that hands a claim to a resizer"},
+			rbac.Rule{Resource: "persistentvolumeclaims/status", Verbs: []string{"patch"},
+				For: "the annotation that hands a claim to a resizer"},
 		),
 	}
 }

@@ -35,7 +35,8 @@ func New(o Options) manager.Controller {
 // takes the last transition of any condition for the time when a finished pod ended.
 func podFields() informers.PodFields {
 	return informers.PodFields{
-		Paths: []string{"spec.nodeName", "status.phase", "status.reason", "status.conditions", "status.observedGeneration"},
+		Paths: []string{"spec.nodeName", "status.phase", "status.reason", "status.conditions",
+			"status.observedGeneration"},
 		Condition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
 			return t == corev1.DisruptionTarget || podutil.Finished(p)
 		},
@@ -50,7 +51,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, policy: policy{
-		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace), MaxAge: o.TerminatedMaxAge,
+		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace),
+		MaxAge: o.TerminatedMaxAge,
 	}}
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
@@ -58,15 +60,18 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    name,
 		Workers: len(rules), // none waits for another
-		Watches: []reconcile.Watch{ // nothing is done before both are filled (PGC-28); else time is what enqueues a rule
+		// nothing is done before both are filled (PGC-28); else time is what enqueues a rule
+		Watches: []reconcile.Watch{
 			pods.Watch(informers.None),
-			nodes.Watch(comingOrGoing, informers.WithChanges, informers.WithDelay(func(plan.Key) time.Duration { return time.Second })),
+			nodes.Watch(comingOrGoing, informers.WithChanges,
+				informers.WithDelay(func(plan.Key) time.Duration { return time.Second })),
 		},
-		Source:   reconcile.Keys(rules...),
-		Period:   cycle,
-		Observe:  k.observe,
-		Prove:    k.prove,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen of the nodes, whatever becomes of the pods
+		Source:  reconcile.Keys(rules...),
+		Period:  cycle,
+		Observe: k.observe,
+		Prove:   k.prove,
+		// what was seen of the nodes, whatever becomes of the pods
+		Remember: reconcile.Always[snapshot, struct{}, memory],
 		Plan:     reconcile.PlanOnly(planPods),
 		Applied:  own.applied,
 		Brake:    c.Brake,

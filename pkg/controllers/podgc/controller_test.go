@@ -391,7 +391,8 @@ func TestFailuresAreMetAgainInTheNextCycle(t *testing.T) {
 			t.Errorf("pods: %s", got)
 		}
 		got := c.requests("patch")
-		if tries := strings.Count(got, "patch c"); tries < 30 || tries > 34 || strings.Contains(c.requests("delete"), "delete c") { // PGC-3, PGC-17
+		// PGC-3, PGC-17
+		if tries := strings.Count(got, "patch c"); tries < 30 || tries > 34 || strings.Contains(c.requests("delete"), "delete c") {
 			t.Errorf("%d tries: %s", tries, got)
 		}
 	})
@@ -500,17 +501,18 @@ func (c collecting) count(t *testing.T, metric string, labels ...string) (sum, g
 // Force asks for proof: the taint has been taken off, and the watch of nodes is late. Pods that are being deleted run there.
 func TestOutOfServiceIsReadLive(t *testing.T) {
 	const taint = "node.kubernetes.io/out-of-service"
-	inBubble(t, defaults, []plan.Object{node("n", corev1.ConditionFalse, taint), node("dead", corev1.ConditionFalse, taint)}, func(t *testing.T, c collecting) {
-		sleep(time.Minute)
-		c.freeze("Node")
-		c.put(node("n", corev1.ConditionTrue))
-		c.put(pod("runs", "on=n deleting"))
-		c.put(pod("gone", "on=dead deleting"))
-		sleep(2 * time.Minute)
-		if got := c.names("Pod"); got != "runs" {
-			t.Errorf("pods: %s", got)
-		}
-	})
+	inBubble(t, defaults, []plan.Object{node("n", corev1.ConditionFalse, taint), node("dead", corev1.ConditionFalse, taint)},
+		func(t *testing.T, c collecting) {
+			sleep(time.Minute)
+			c.freeze("Node")
+			c.put(node("n", corev1.ConditionTrue))
+			c.put(pod("runs", "on=n deleting"))
+			c.put(pod("gone", "on=dead deleting"))
+			sleep(2 * time.Minute)
+			if got := c.names("Pod"); got != "runs" {
+				t.Errorf("pods: %s", got)
+			}
+		})
 }
 
 // If more nodes have come and gone than are told of, any may have been back: grace periods begin anew.
@@ -519,7 +521,8 @@ func TestMissedChangesOfNodes(t *testing.T) { // PGC-9
 		c.removeNodes(0, 1)
 		sleep(time.Second)
 		for missed, want := range map[bool]int{false: 1, true: 0} {
-			m := memory{Missing: map[string]time.Time{"n0": time.Now().Add(-time.Hour)}, Seen: map[string]span{}, Began: time.Now().Add(-time.Hour)}
+			m := memory{Missing: map[string]time.Time{"n0": time.Now().Add(-time.Hour)}, Seen: map[string]span{},
+				Began: time.Now().Add(-time.Hour)}
 			r := reconcile.Request[memory]{Key: plan.Key{Name: orphaned}, Now: time.Now(), Memory: &m, Missed: missed}
 			o, err := c.caches.observe(t.Context(), r)
 			if due := o.Snapshot.NodeCounts.Due; err != nil || len(due) != want {

@@ -14,10 +14,12 @@ func TestWallClockJumps(t *testing.T) {
 		var m memory
 		m.count(began, []string{"a", "b"}, []string{"a", "b"})
 		m.count(began.Add(time.Second), []string{"b"}, []string{"a", "b"})
-		if c := m.count(plantest.Jumped(began.Add(31*time.Second), by), []string{"b"}, []string{"a", "b"}); len(c.Due) > 0 || c.Next != 10*time.Second || c.Vanished != 1 {
+		if c := m.count(plantest.Jumped(began.Add(31*time.Second), by), []string{"b"}, []string{"a", "b"}); len(c.Due) > 0 ||
+			c.Next != 10*time.Second || c.Vanished != 1 {
 			t.Errorf("a jump by %v: %+v", by, c)
 		}
-		if c := m.count(plantest.Jumped(began.Add(42*time.Second), by), []string{"b"}, []string{"a", "b"}); len(c.Due) != 1 || c.Vanished != 1 {
+		if c := m.count(plantest.Jumped(began.Add(42*time.Second), by), []string{"b"}, []string{"a", "b"}); len(c.Due) != 1 ||
+			c.Vanished != 1 {
 			t.Errorf("a jump by %v: %+v", by, c)
 		}
 	}

@@ -51,7 +51,8 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 // logUnread says what could not be read live.
 func logUnread(logger klog.Logger, s snapshot) {
 	if s.Uncompared {
-		logger.V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
+		logger.V(1).Info(
+			"The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
 	}
 	if n := len(s.Unreadable); n > 0 {
 		logger.Info("Nodes cannot be read, their pods stay", "nodes", n, "err", s.Unreadable[0])
@@ -100,5 +101,6 @@ func (c collectors) countDeletions(logger klog.Logger, s snapshot, did plan.Outc
 // stale reports whether a write was refused because the pod is not what the cache showed: it is met again, as it is by
 // then, in the next cycle.
 func stale(err error) bool {
-	return errors.Is(err, plan.ErrStale) || client.IsAbsent(err) || apierrors.IsConflict(err) && !client.DeniedByWebhook(err)
+	return errors.Is(err, plan.ErrStale) || client.IsAbsent(err) ||
+		apierrors.IsConflict(err) && !client.DeniedByWebhook(err)
 }

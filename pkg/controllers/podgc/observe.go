@@ -96,7 +96,8 @@ func (k *caches) observeOrphans(r reconcile.Request[memory], s *snapshot, m *mem
 	}
 	used := k.pods.NodesInUse()
 	if m.Began.IsZero() {
-		m.begin(r.Now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
+		m.begin(r.Now,
+			slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
 	}
 	s.NodeCounts = m.count(r.Now, k.nodes.Names(), used)
 	since, inherited := k.brake.Inherited(r.Now, orphans)
@@ -105,7 +106,8 @@ func (k *caches) observeOrphans(r reconcile.Request[memory], s *snapshot, m *mem
 	case k.brake.Trips(s.NodeCounts.Vanished, s.NodeCounts.Known):
 		s.Held = s.NodeCounts.tooMany()
 	case inherited && r.Now.Sub(since) < window: // nodes that have come since hide how many there were
-		s.Held = held{tooManyVanished, fmt.Sprintf("the previous leader has held them since %s", since.UTC().Format(time.RFC3339))}
+		s.Held = held{tooManyVanished,
+			fmt.Sprintf("the previous leader has held them since %s", since.UTC().Format(time.RFC3339))}
 	case len(s.NodeCounts.Due) > 0:
 		s.Batch, s.Idle, s.Unread = k.batchOf(s.NodeCounts.Due)
 		if s.Compare = k.brake.Applies(s.NodeCounts.Known); !s.Compare {

@@ -19,9 +19,10 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.TerminatedThreshold, "terminated-pod-gc-threshold", o.TerminatedThreshold,
 		"Terminated pods that may exist before the oldest are deleted. Zero and less keep them all.")
-	fs.Int32Var(&o.TerminatedThresholdPerNamespace, "terminated-pod-gc-threshold-per-namespace", o.TerminatedThresholdPerNamespace,
-		"Terminated pods that may exist in each namespace before its oldest are deleted; pods of unfinished Jobs stay. "+
-			"Zero and less keep them all.")
+	fs.Int32Var(&o.TerminatedThresholdPerNamespace, "terminated-pod-gc-threshold-per-namespace",
+		o.TerminatedThresholdPerNamespace,
+		"Terminated pods that may exist in each namespace before its oldest are deleted; pods of unfinished Jobs "+
+			"stay. Zero and less keep them all.")
 	fs.DurationVar(&o.TerminatedMaxAge, "terminated-pod-gc-max-age", o.TerminatedMaxAge,
 		"How long a terminated pod may exist before it is deleted; pods of unfinished Jobs stay. Zero keeps them all.")
 }

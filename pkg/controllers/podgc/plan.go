@@ -44,7 +44,8 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 		return planTerminated(now, s)
 	case outOfService:
 		victims := slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
-			return p.DeletionTimestamp == nil || s.Nodes[p.Spec.NodeName] == nil || !isOutOfService(s.Nodes[p.Spec.NodeName])
+			return p.DeletionTimestamp == nil || s.Nodes[p.Spec.NodeName] == nil ||
+				!isOutOfService(s.Nodes[p.Spec.NodeName])
 		})
 		slices.SortFunc(victims, byAge)
 		p := removeAll(now, s, victims)
@@ -163,7 +164,8 @@ func planOrphans(now time.Time, s snapshot) plan.Plan {
 	}
 	p.Hold = s.hold()
 	if n := s.NodeCounts.Missing; n > 0 {
-		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in their grace period: %d", p.Why, n,
+		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in their grace period: %d",
+			p.Why, n,
 			n-len(s.NodeCounts.Due))
 	}
 	return p

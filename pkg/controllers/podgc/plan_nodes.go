@@ -66,7 +66,8 @@ const (
 
 // tooMany holds the orphans because more nodes have vanished than the budget allows.
 func (c nodeCounts) tooMany() held {
-	return held{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished", c.Vanished, c.Known, window)}
+	return held{tooManyVanished,
+		fmt.Sprintf("%d of the %d nodes known %s ago have vanished", c.Vanished, c.Known, window)}
 }
 
 // checkNames holds the orphans unless the cache shows exactly the nodes that a live list names. What has vanished is
@@ -86,7 +87,9 @@ func checkNames(live, cached []string) held {
 	if more == 0 && fewer == 0 {
 		return held{}
 	}
-	return held{notProved, fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more, fewer)}
+	return held{notProved,
+		fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more,
+			fewer)}
 }
 
 // begin is called once, before the first count, with names of nodes that have been there, as their pods prove: whoever

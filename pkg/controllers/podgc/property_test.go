@@ -25,7 +25,8 @@ import (
 // world is a random snapshot with all that a full pod and node carry.
 func world(t *rapid.T) snapshot {
 	age := rapid.SampledFrom([]string{"age=1s", "age=1h", "age=1h", "age=3h", "age=200h ended=10m"})
-	phase := rapid.SampledFrom([]string{"", "pending", "unknown", "phaseless", "succeeded", "failed", "evicted", "failed tracked", "succeeded tracked"})
+	phase := rapid.SampledFrom([]string{"", "pending", "unknown", "phaseless", "succeeded", "failed", "evicted", "failed tracked",
+		"succeeded tracked"})
 	fate := rapid.SampledFrom([]string{"", "", "deleting", "forced", "disrupted", "undisrupted"})
 	place := rapid.SampledFrom([]string{"", "on=n0", "on=n1", "on=n2", "on=gone0", "on=gone1", "in=bar on=n0", "in=bar"})
 	s := snapshot{

@@ -171,7 +171,8 @@ func (s *server) begin(verb, name string) error {
 }
 
 // Patch implements client.Client for pods.
-func (s *server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (s *server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch,
+	opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if err := s.begin("patch", key.Name); err != nil {
 		return nil, err
 	}
@@ -403,7 +404,8 @@ func (c collecting) lead(t *testing.T) (end func()) {
 }
 
 // inBubble runs a test in virtual time, with a collector that has applied each rule once.
-func inBubble(t *testing.T, config config, objects []plan.Object, test func(t *testing.T, c collecting), hook ...func(verb, name string) error) {
+func inBubble(t *testing.T, config config, objects []plan.Object, test func(t *testing.T, c collecting),
+	hook ...func(verb, name string) error) {
 	synctest.Test(t, func(t *testing.T) {
 		c, run := build(t, newServer(objects...), config)
 		for _, h := range hook {

@@ -37,7 +37,8 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.IndexedObjects(c.Informers, "protection", due)
 	pods, err2 := informers.PodsByClaim(c.Informers, informers.PodFields{Paths: []string{
-		"status.phase", "spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
+		"status.phase", "spec.nodeName", "spec.volumes.name",
+		"spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
 	}})
 	if err := errors.Join(err1, err2); err != nil {
@@ -61,23 +62,24 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return protection, nil
 	}
 	// Conditions have keys and workers of their own, so that no finalizer waits for one.
-	return reconcile.Together(protection, reconcile.New(c.Shared, c.Access, reconcile.Controller[usage, struct{}, struct{}]{
-		Name:      "pvcunused",
-		QueueName: "pvcprotection",
-		Workers:   int(o.Workers),
-		Explained: []string{"PersistentVolumeClaim"},
-		Watches: []reconcile.Watch{
-			claims.Watch(k.unusedByClaim, informers.WithResync),
-			pods.Watch(k.unusedByPod),
-		},
-		Term:             k.refused,
-		Observe:          k.observeUnused,
-		Owner:            func(u usage) plan.Object { return u.Claim },
-		SkipVerification: true, // the version is a precondition of the only write
-		Plan:             reconcile.PlanOnly(planUnused),
-		Report:           reconcile.ReportOnly[usage, struct{}](reportUnused),
-		Applied:          k.appliedUnused,
-	})), nil
+	return reconcile.Together(protection,
+		reconcile.New(c.Shared, c.Access, reconcile.Controller[usage, struct{}, struct{}]{
+			Name:      "pvcunused",
+			QueueName: "pvcprotection",
+			Workers:   int(o.Workers),
+			Explained: []string{"PersistentVolumeClaim"},
+			Watches: []reconcile.Watch{
+				claims.Watch(k.unusedByClaim, informers.WithResync),
+				pods.Watch(k.unusedByPod),
+			},
+			Term:             k.refused,
+			Observe:          k.observeUnused,
+			Owner:            func(u usage) plan.Object { return u.Claim },
+			SkipVerification: true, // the version is a precondition of the only write
+			Plan:             reconcile.PlanOnly(planUnused),
+			Report:           reconcile.ReportOnly[usage, struct{}](reportUnused),
+			Applied:          k.appliedUnused,
+		})), nil
 }
 
 // appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before
@@ -97,5 +99,6 @@ func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, repo
 	if !first {
 		return
 	}
-	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err", err.Error())
+	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err",
+		err.Error())
 }

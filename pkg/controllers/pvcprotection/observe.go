@@ -160,7 +160,8 @@ func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 	for _, c := range free {
 		c.Checked = true
 	}
-	m := memory{Next: ended.Add(min(pauses*ended.Sub(list.Began), longestPause)), Reported: maps.Clone(o.Memory.Reported)}
+	m := memory{Next: ended.Add(min(pauses*ended.Sub(list.Began), longestPause)),
+		Reported: maps.Clone(o.Memory.Reported)}
 	s.scheduleEvents(proof.Now, m.Reported)
 	o.Memory = &m
 	return o

@@ -116,21 +116,31 @@ func TestObserve(t *testing.T) {
 		checked      bool
 		lists, reads int
 	}{
-		{name: "SM-37 a pod in the cache keeps it without a live list", cached: []plan.Object{doomed, pod("web", using("data"))}, pod: "web"},
-		{name: "SM-37 of several pods the first by name is told", cached: []plan.Object{doomed, pod("b", using("data")), pod("a", using("data"))}, pod: "a"},
-		{name: "SM-37 also one that is gone from the server", cached: []plan.Object{doomed, pod("web", using("data"))}, gone: "web", pod: "web"},
+		{name: "SM-37 a pod in the cache keeps it without a live list", cached: []plan.Object{doomed, pod("web", using("data"))},
+			pod: "web"},
+		{name: "SM-37 of several pods the first by name is told",
+			cached: []plan.Object{doomed, pod("b", using("data")), pod("a", using("data"))}, pod: "a"},
+		{name: "SM-37 also one that is gone from the server", cached: []plan.Object{doomed, pod("web", using("data"))}, gone: "web",
+			pod: "web"},
 		{name: "SM-37 no pod at all", cached: []plan.Object{doomed}, checked: true, lists: 1},
 		{name: "SM-37 pods that use others", cached: []plan.Object{doomed, pod("web", using("other")), pod("db")}, checked: true, lists: 1},
-		{name: "SM-37 a pod that the cache lacks", cached: []plan.Object{doomed}, live: []plan.Object{pod("web", using("data"))}, pod: "web", checked: true, lists: 1, reads: 1},
-		{name: "SM-37 a pod that the cache lacks and that uses another one", cached: []plan.Object{doomed}, live: []plan.Object{pod("web", using("other"))}, checked: true, lists: 1, reads: 1},
-		{name: "SM-37 a pod that was scheduled since", cached: []plan.Object{doomed, pod("web", using("data"), unscheduled)}, live: []plan.Object{pod("web", using("data"))},
-			pod: "web", checked: true, lists: 1},
-		{name: "SM-36 a pod that is not scheduled", cached: []plan.Object{doomed}, live: []plan.Object{pod("web", using("data"), unscheduled)}, checked: true, lists: 1},
-		{name: "SM-37 a pod in the place of another one", cached: []plan.Object{doomed, pod("web")}, live: []plan.Object{pod("web", using("data"), uid("new"))},
+		{name: "SM-37 a pod that the cache lacks", cached: []plan.Object{doomed}, live: []plan.Object{pod("web", using("data"))},
 			pod: "web", checked: true, lists: 1, reads: 1},
-		{name: "SM-36 the pod of another namespace", cached: []plan.Object{doomed}, live: []plan.Object{pod("web", using("data"), func(p *corev1.Pod) { p.Namespace = "office" })},
+		{name: "SM-37 a pod that the cache lacks and that uses another one", cached: []plan.Object{doomed},
+			live: []plan.Object{pod("web", using("other"))}, checked: true, lists: 1, reads: 1},
+		{name: "SM-37 a pod that was scheduled since", cached: []plan.Object{doomed, pod("web", using("data"), unscheduled)},
+			live: []plan.Object{pod("web", using("data"))},
+			pod:  "web", checked: true, lists: 1},
+		{name: "SM-36 a pod that is not scheduled", cached: []plan.Object{doomed},
+			live: []plan.Object{pod("web", using("data"), unscheduled)}, checked: true, lists: 1},
+		{name: "SM-37 a pod in the place of another one", cached: []plan.Object{doomed, pod("web")},
+			live: []plan.Object{pod("web", using("data"), uid("new"))},
+			pod:  "web", checked: true, lists: 1, reads: 1},
+		{name: "SM-36 the pod of another namespace", cached: []plan.Object{doomed},
+			live:    []plan.Object{pod("web", using("data"), func(p *corev1.Pod) { p.Namespace = "office" })},
 			checked: true, lists: 1},
-		{name: "SM-35 nobody is asked about a claim that lacks the finalizer", cached: []plan.Object{newClaim("data"), pod("web", using("data"))}},
+		{name: "SM-35 nobody is asked about a claim that lacks the finalizer",
+			cached: []plan.Object{newClaim("data"), pod("web", using("data"))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newObserver(t, c.cached...)
@@ -139,7 +149,8 @@ func TestObserve(t *testing.T) {
 			}
 			if c.gone != "" {
 				pods := client.MappingFor[*corev1.Pod]()
-				if err := o.server.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: c.gone}, metav1.DeleteOptions{}); err != nil {
+				if err := o.server.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: c.gone},
+					metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -164,10 +175,12 @@ func TestListsAreBounded(t *testing.T) { // SM-34, SM-37
 			o.store(t, pod(fmt.Sprint("web-", i)))
 			o.cache(t, pod(fmt.Sprint("web-", i)))
 		}
-		for _, c := range []struct{ took, pause time.Duration }{{20 * time.Millisecond, 200 * time.Millisecond}, {time.Minute, longestPause}} {
+		for _, c := range []struct{ took, pause time.Duration }{{20 * time.Millisecond, 200 * time.Millisecond},
+			{time.Minute, longestPause}} {
 			o.took, o.lists = c.took, 0
 			s, err := o.look(t.Context())
-			if err != nil || o.lists != 1 || o.reads != 0 || slices.ContainsFunc(s.Claims, func(c *claim) bool { return !c.Checked || c.Pod != "" }) {
+			if err != nil || o.lists != 1 || o.reads != 0 ||
+				slices.ContainsFunc(s.Claims, func(c *claim) bool { return !c.Checked || c.Pod != "" }) {
 				t.Fatal(err, o.lists, o.reads)
 			}
 			if s, _ = o.look(t.Context()); o.lists != 1 || s.Pause != c.pause || s.Claims[0].Checked {
@@ -199,13 +212,15 @@ func TestManyPodsThatTheCacheLacks(t *testing.T) { // SM-37
 	}
 	o.store(t, pod("web", using("data")))
 	s, err := o.look(t.Context())
-	if err != nil || len(s.Claims) != 2 || s.Claims[0].Pod != "web" || s.Claims[1].Pod != "" || !s.Claims[0].Checked || !s.Claims[1].Checked || o.reads != 1 {
+	if err != nil || len(s.Claims) != 2 || s.Claims[0].Pod != "web" || s.Claims[1].Pod != "" || !s.Claims[0].Checked ||
+		!s.Claims[1].Checked || o.reads != 1 {
 		t.Errorf("%+v, %v, %d reads", s, err, o.reads)
 	}
 }
 
 func TestEnqueuedByPod(t *testing.T) { // SM-32, SM-33
-	o := newObserver(t, newClaim("data", leaving, with(finalizer)), newClaim("kept", with(finalizer)), newClaim("web-scratch", leaving, with(finalizer)))
+	o := newObserver(t, newClaim("data", leaving, with(finalizer)), newClaim("kept", with(finalizer)),
+		newClaim("web-scratch", leaving, with(finalizer)))
 	for _, c := range []struct {
 		name          string
 		before, after plan.Object
@@ -218,8 +233,10 @@ func TestEnqueuedByPod(t *testing.T) { // SM-32, SM-33
 		{"SM-32 one without claims", pod("web"), nil, 0},
 		{"SM-32 a pod that changes and runs on", pod("web", using("data")), pod("web", using("data")), 0},
 		{"SM-32 a new pod", nil, pod("web", using("data")), 0},
-		{"SM-36 one that has completed keeps its claim", pod("web", using("data")), pod("web", using("data"), ended(corev1.PodSucceeded)), 0},
-		{"SM-36 one that has no time left to end", pod("web", ephemeral("scratch"), terminating(30)), pod("web", ephemeral("scratch"), terminating(0)), 1},
+		{"SM-36 one that has completed keeps its claim", pod("web", using("data")), pod("web", using("data"), ended(corev1.PodSucceeded)),
+			0},
+		{"SM-36 one that has no time left to end", pod("web", ephemeral("scratch"), terminating(30)),
+			pod("web", ephemeral("scratch"), terminating(0)), 1},
 		{"SM-36 and does not end", pod("web", ephemeral("scratch"), terminating(0)), pod("web", ephemeral("scratch"), terminating(0)), 0},
 		{"SM-33 another pod of the name", pod("web", using("data")), pod("web", uid("new")), 1},
 	} {
@@ -242,7 +259,8 @@ func run(t *testing.T, test func(s *clienttest.Server, put func(plan.Object)), o
 		for _, o := range objects {
 			put(o)
 		}
-		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}}, managertest.Cache{Example: &corev1.Pod{}})
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
+			managertest.Cache{Example: &corev1.Pod{}})
 		managertest.Run(t, c, entry, func() { test(server, put) })
 	})
 }

@@ -12,7 +12,8 @@ import (
 
 // observeUnused finds a claim and a pod that names it. The cache decides: what it shows too late is put right when it
 // does, and nothing is deleted because of it (SM-45).
-func (k *caches) observeUnused(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[usage, struct{}], err error) {
+func (k *caches) observeUnused(_ context.Context,
+	r reconcile.Request[struct{}]) (o reconcile.Observation[usage, struct{}], err error) {
 	c := k.claims.Get(r.Key.Namespace, r.Key.Name)
 	if c == nil {
 		return o, nil

@@ -64,8 +64,10 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 				p.Requeue = lookAgain
 			}
 			if c.EventDue {
-				events = append(events, plan.RecordEvent{Object: c.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: "InUse",
-					Message: fmt.Sprintf("The claim is being deleted, and stays until no pod uses it. The pod %s does.", c.Pod)}})
+				events = append(events,
+					plan.RecordEvent{Object: c.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: "InUse",
+						Message: fmt.Sprintf(
+							"The claim is being deleted, and stays until no pod uses it. The pod %s does.", c.Pod)}})
 			}
 			continue
 		case !c.Checked:
@@ -141,7 +143,8 @@ func explain(changes, left int, kept []string) string {
 	if len(kept) == 0 {
 		return why
 	}
-	why += fmt.Sprintf("; %d claims are being deleted and stay: %s", len(kept), strings.Join(kept[:min(len(kept), maxReasons)], ", "))
+	why += fmt.Sprintf("; %d claims are being deleted and stay: %s", len(kept),
+		strings.Join(kept[:min(len(kept), maxReasons)], ", "))
 	if len(kept) > maxReasons {
 		why += ", and others"
 	}

@@ -26,7 +26,8 @@ type edit = func(*corev1.PersistentVolumeClaim)
 
 // newClaim is one that has just been created where no admission plugin adds the finalizer.
 func newClaim(name string, edits ...edit) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: "5", Labels: map[string]string{"a": "b"}}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: "5",
+		Labels: map[string]string{"a": "b"}}}
 	for _, edit := range edits {
 		edit(c)
 	}
@@ -49,7 +50,8 @@ type podEdit = func(*corev1.Pod)
 
 // pod is one that runs on a node.
 func pod(name string, edits ...podEdit) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	p.Spec.NodeName = "node"
 	p.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
 	for _, edit := range edits {
@@ -98,10 +100,12 @@ func TestPlan(t *testing.T) {
 	}{
 		{"SM-30 SM-35 a claim that lacks the finalizer gets it", newClaim("data"), "", false, []string{finalizer}, 0},
 		{"SM-35 other finalizers stay", newClaim("data", with("example.com/a")), "", false, []string{"example.com/a", finalizer}, 0},
-		{"SM-35 a claim that is being deleted and unused may go", newClaim("data", leaving, with("example.com/a", finalizer)), "", true, []string{"example.com/a"}, 0},
+		{"SM-35 a claim that is being deleted and unused may go", newClaim("data", leaving, with("example.com/a", finalizer)), "", true,
+			[]string{"example.com/a"}, 0},
 		{"SM-37 it may not go before the pods were listed live", newClaim("data", leaving, with(finalizer)), "", false, nil, 0},
 		{"SM-37 a pod in the cache keeps it", newClaim("data", leaving, with(finalizer)), "web", false, nil, 0},
-		{"SM-37 a pod that only the server knows keeps it, and is looked at again", newClaim("data", leaving, with(finalizer)), "web", true, nil, lookAgain},
+		{"SM-37 a pod that only the server knows keeps it, and is looked at again", newClaim("data", leaving, with(finalizer)), "web", true,
+			nil, lookAgain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.claim.DeepCopy()
@@ -256,15 +260,21 @@ func TestUses(t *testing.T) { // SM-36
 		{"SM-36 one that is being deleted", pod("web", using("data"), terminating(30)), data, true},
 		{"SM-36 one that has no time left to end", pod("web", using("data"), terminating(0)), data, true},
 		{"SM-36 one whose ephemeral volume it is", pod("web", ephemeral("scratch")), scratch, true},
-		{"SM-36 one with an ephemeral volume of the name, whose claim it is not", pod("web", ephemeral("scratch")), newClaim("web-scratch"), false},
+		{"SM-36 one with an ephemeral volume of the name, whose claim it is not", pod("web", ephemeral("scratch")), newClaim("web-scratch"),
+			false},
 		{"SM-36 one of the same name before", pod("web", ephemeral("scratch"), uid("other")), scratch, false},
 		{"SM-36 one whose ephemeral volume has another name", pod("web", ephemeral("cache")), scratch, false},
-		{"SM-36 one that is being deleted, and whose ephemeral volume it is", pod("web", ephemeral("scratch"), terminating(30)), scratch, true},
-		{"SM-36 one that has no time left to end, and whose ephemeral volume it is", pod("web", ephemeral("scratch"), terminating(0)), scratch, false},
-		{"SM-36 one that names the claim of its ephemeral volume", pod("web", ephemeral("scratch"), using("web-scratch"), terminating(0)), scratch, false},
+		{"SM-36 one that is being deleted, and whose ephemeral volume it is", pod("web", ephemeral("scratch"), terminating(30)), scratch,
+			true},
+		{"SM-36 one that has no time left to end, and whose ephemeral volume it is", pod("web", ephemeral("scratch"), terminating(0)),
+			scratch, false},
+		{"SM-36 one that names the claim of its ephemeral volume", pod("web", ephemeral("scratch"), using("web-scratch"), terminating(0)),
+			scratch, false},
 		{"SM-36 one that controls the claim that it names", pod("web", using("web-scratch"), terminating(30)), scratch, true},
-		{"SM-36 one that controls the claim that it names, and has no time left to end", pod("web", using("web-scratch"), terminating(0)), scratch, false},
-		{"SM-36 one that does not say how much time it has", pod("web", ephemeral("scratch"), terminating(0), func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = nil }), scratch, true},
+		{"SM-36 one that controls the claim that it names, and has no time left to end", pod("web", using("web-scratch"), terminating(0)),
+			scratch, false},
+		{"SM-36 one that does not say how much time it has",
+			pod("web", ephemeral("scratch"), terminating(0), func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = nil }), scratch, true},
 	} {
 		if got := uses(c.pod, c.claim); got != c.want {
 			t.Errorf("%s: %t", c.name, got)

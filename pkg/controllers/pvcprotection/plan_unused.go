@@ -74,7 +74,8 @@ func reportUnused(now time.Time, u usage, _ plan.Outcome) plan.Plan {
 	} else {
 		updated.Status.Conditions = append(updated.Status.Conditions, u.condition(now))
 	}
-	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: u.Claim, New: updated, Subresource: plan.Status, Why: "the condition Unused differs"}}}
+	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: u.Claim, New: updated, Subresource: plan.Status,
+		Why: "the condition Unused differs"}}}
 	if u.Pod == "" {
 		p.When = plan.OncePerSecond()
 	}

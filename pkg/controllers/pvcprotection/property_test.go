@@ -29,7 +29,8 @@ func drawPod(t *rapid.T, i int) *corev1.Pod {
 func drawClaims(t *rapid.T) (claims []*corev1.PersistentVolumeClaim) {
 	for _, name := range []string{"a", "b", "web-0-e"} {
 		c := newClaim(name)
-		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]edit{leaving, with(finalizer), with("x"), ownedBy(pod("web-0"))}), 0, 4).Draw(t, "edits") {
+		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]edit{leaving, with(finalizer), with("x"), ownedBy(pod("web-0"))}), 0,
+			4).Draw(t, "edits") {
 			e(c)
 		}
 		claims = append(claims, c)

@@ -8,10 +8,14 @@ func Rights() rbac.Rights {
 		Caches: []rbac.Resource{{Name: "persistentvolumeclaims"}, {Name: "pods"}},
 		Own: []rbac.Rule{
 			{Resource: "events", Verbs: []string{"create"}, For: "events"},
-			{Resource: "events", Verbs: []string{"patch"}, For: "events that are repeated when the same process leads again", Implied: true},
-			{Resource: "persistentvolumeclaims", Verbs: []string{"update"}, For: "finalizers of PersistentVolumeClaims"},
-			{Resource: "persistentvolumeclaims/status", Verbs: []string{"update"}, For: "the condition Unused of PersistentVolumeClaims"},
-			{Resource: "pods", Verbs: []string{"list"}, For: "a live look at the pods of a namespace before a claim may go"},
+			{Resource: "events", Verbs: []string{"patch"},
+				For: "events that are repeated when the same process leads again", Implied: true},
+			{Resource: "persistentvolumeclaims", Verbs: []string{"update"},
+				For: "finalizers of PersistentVolumeClaims"},
+			{Resource: "persistentvolumeclaims/status", Verbs: []string{"update"},
+				For: "the condition Unused of PersistentVolumeClaims"},
+			{Resource: "pods", Verbs: []string{"list"},
+				For: "a live look at the pods of a namespace before a claim may go"},
 		},
 	}
 }

@@ -31,7 +31,8 @@ func said(status corev1.ConditionStatus) edit {
 }
 
 func resizing(c *corev1.PersistentVolumeClaim) {
-	c.Status.Conditions = append(c.Status.Conditions, corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue})
+	c.Status.Conditions = append(c.Status.Conditions,
+		corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue})
 }
 
 // A row is a sentence: a claim, a pod that uses it, and the condition that is written.
@@ -43,7 +44,8 @@ func TestUnused(t *testing.T) { // SM-39
 	}{
 		{"SM-39 a bound claim that no pod uses", usage{Claim: newClaim("data", bound, with(finalizer))}, corev1.ConditionTrue},
 		{"SM-39 one that a pod uses", usage{Claim: newClaim("data", bound), Pod: "web"}, corev1.ConditionFalse},
-		{"SM-39 it has come into use", usage{Claim: newClaim("data", bound, resizing, said(corev1.ConditionTrue)), Pod: "web"}, corev1.ConditionFalse},
+		{"SM-39 it has come into use", usage{Claim: newClaim("data", bound, resizing, said(corev1.ConditionTrue)), Pod: "web"},
+			corev1.ConditionFalse},
 		{"SM-39 it is used no more", usage{Claim: newClaim("data", bound, said(corev1.ConditionFalse), resizing)}, corev1.ConditionTrue},
 		{"SM-39 it is still used", usage{Claim: newClaim("data", bound, said(corev1.ConditionFalse)), Pod: "web"}, ""},
 		{"SM-39 it is still unused", usage{Claim: newClaim("data", bound, said(corev1.ConditionTrue))}, ""},
@@ -67,7 +69,8 @@ func TestUnused(t *testing.T) { // SM-39
 			after := change.New.(*corev1.PersistentVolumeClaim)
 			at := conditionUnused(after)
 			got := after.Status.Conditions[at]
-			if got.Status != c.want || got.Reason == "" || got.Message == "" || !got.LastTransitionTime.Equal(&metav1.Time{Time: epoch}) || change.Subresource != plan.Status {
+			if got.Status != c.want || got.Reason == "" || got.Message == "" || !got.LastTransitionTime.Equal(&metav1.Time{Time: epoch}) ||
+				change.Subresource != plan.Status {
 				t.Errorf("%+v", change)
 			}
 			if waits := p.When.Quiet > 0; waits != (c.want == corev1.ConditionTrue) {
@@ -87,7 +90,8 @@ func TestUnused(t *testing.T) { // SM-39
 func TestUnusedIsEnqueued(t *testing.T) { // SM-32, SM-39
 	used, free := newClaim("used", bound, said(corev1.ConditionFalse)), newClaim("free", bound, said(corev1.ConditionTrue))
 	web := pod("web", using("used"), unscheduled)
-	o := newObserver(t, used, free, newClaim("wrong", bound, said(corev1.ConditionFalse)), newClaim("none", bound), newClaim("web-scratch", bound, said(corev1.ConditionTrue)), web)
+	o := newObserver(t, used, free, newClaim("wrong", bound, said(corev1.ConditionFalse)), newClaim("none", bound),
+		newClaim("web-scratch", bound, said(corev1.ConditionTrue)), web)
 	for _, c := range []struct {
 		name          string
 		before, after plan.Object
@@ -143,7 +147,8 @@ func TestUsage(t *testing.T) { // SM-39
 func statusOf(t *testing.T, s *clienttest.Server, name string) corev1.ConditionStatus {
 	t.Helper()
 	c := &corev1.PersistentVolumeClaim{}
-	if err := s.Get(t.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name}, c); err != nil {
+	if err := s.Get(t.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name},
+		c); err != nil {
 		t.Fatal(err)
 	}
 	if at := conditionUnused(c); at >= 0 {
@@ -161,7 +166,8 @@ func TestLifeOfACondition(t *testing.T) { // SM-39
 		}
 		writes := s.CountWrites("update")
 		gone := func(name string) {
-			if err := s.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
+			if err := s.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: name},
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,7 +195,8 @@ func TestForbiddenConditionsAreGivenUp(t *testing.T) { // SM-35, SM-39
 				return nil
 			}
 			tries.Add(1)
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, w.Key.Name, errors.New(`User "x" cannot update resource "persistentvolumeclaims/status" in API group "" in the namespace "shop"`))
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, w.Key.Name,
+				errors.New(`User "x" cannot update resource "persistentvolumeclaims/status" in API group "" in the namespace "shop"`))
 		})
 		for _, name := range []string{"a", "b", "c"} {
 			put(newClaim(name, bound))

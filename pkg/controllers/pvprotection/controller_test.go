@@ -62,7 +62,8 @@ func TestLifeOfAVolume(t *testing.T) { // SM-20, SM-22, SM-23, SM-24
 			c.change(v)
 			put(v)
 			clienttest.Settle()
-			if v = read(t, s); !slices.Equal(v.Finalizers, c.want) || s.CountWrites("update") != c.updates || s.CountWrites("") != c.updates {
+			if v = read(t, s); !slices.Equal(v.Finalizers, c.want) || s.CountWrites("update") != c.updates ||
+				s.CountWrites("") != c.updates {
 				t.Errorf("%s: %v, %v", c.step, v.Finalizers, s.Log())
 			}
 		}

@@ -15,7 +15,8 @@ type caches struct {
 }
 
 // observe finds the volume.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	o.Snapshot.Volume = k.volumes.Get("", r.Key.Name)
 	o.Exists = o.Snapshot.Volume != nil
 	return o, nil

@@ -19,7 +19,8 @@ type edit = func(*corev1.PersistentVolume)
 
 // volume is one that has just been created where no admission plugin adds the finalizer.
 func volume(edits ...edit) *corev1.PersistentVolume {
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", UID: "uid-disk", ResourceVersion: "5", Labels: map[string]string{"a": "b"}}}
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", UID: "uid-disk", ResourceVersion: "5",
+		Labels: map[string]string{"a": "b"}}}
 	for _, edit := range edits {
 		edit(v)
 	}
@@ -49,7 +50,8 @@ func TestPlan(t *testing.T) {
 		{"SM-23 a volume that has it", volume(with(finalizer)), nil},
 		{"SM-20 a bound volume that lacks it", volume(phase(corev1.VolumeBound)), []string{finalizer}},
 		{"SM-22 a bound volume that is being deleted stays", volume(leaving, with(finalizer), phase(corev1.VolumeBound)), nil},
-		{"SM-22 one whose claim is gone may go", volume(leaving, with("example.com/a", finalizer), phase(corev1.VolumeReleased)), []string{"example.com/a"}},
+		{"SM-22 one whose claim is gone may go", volume(leaving, with("example.com/a", finalizer), phase(corev1.VolumeReleased)),
+			[]string{"example.com/a"}},
 		{"SM-22 one that was never bound", volume(leaving, with(finalizer), phase(corev1.VolumeAvailable)), []string{}},
 		{"SM-22 one of which nothing is known", volume(leaving, with(finalizer)), []string{}},
 		{"SM-22 one that has failed", volume(leaving, with(finalizer), phase(corev1.VolumeFailed)), []string{}},

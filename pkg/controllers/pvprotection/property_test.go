@@ -17,7 +17,8 @@ func draw(t *rapid.T) *corev1.PersistentVolume {
 	if rapid.Bool().Draw(t, "protected") {
 		v.Finalizers = append(v.Finalizers, finalizer)
 	}
-	v.Status.Phase = rapid.SampledFrom([]corev1.PersistentVolumePhase{"", "Pending", "Available", "Bound", "Released", "Failed", "odd"}).Draw(t, "phase")
+	v.Status.Phase = rapid.SampledFrom([]corev1.PersistentVolumePhase{"", "Pending", "Available", "Bound", "Released", "Failed",
+		"odd"}).Draw(t, "phase")
 	return v
 }
 
@@ -43,7 +44,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, b := planFinalizer(epoch, snapshot{v}), planFinalizer(epoch, snapshot{cached.(*corev1.PersistentVolume)}); a.Why != b.Why || a.Empty() != b.Empty() {
+		if a, b := planFinalizer(epoch, snapshot{v}), planFinalizer(epoch, snapshot{cached.(*corev1.PersistentVolume)}); a.Why != b.Why ||
+			a.Empty() != b.Empty() {
 			t.Errorf("%s, and from the cache: %s", a.Why, b.Why)
 		}
 	})

@@ -6,6 +6,7 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "persistentvolumes"}},
-		Own:    []rbac.Rule{{Resource: "persistentvolumes", Verbs: []string{"update"}, For: "finalizers of PersistentVolumes"}},
+		Own: []rbac.Rule{{Resource: "persistentvolumes", Verbs: []string{"update"},
+			For: "finalizers of PersistentVolumes"}},
 	}
 }

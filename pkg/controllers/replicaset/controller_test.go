@@ -23,7 +23,8 @@ func web(size int32, generation int64) *appsv1.ReplicaSet {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("web"), Generation: generation},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: &size, Selector: &metav1.LabelSelector{MatchLabels: app},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
 		},
 	}
 }
@@ -42,7 +43,8 @@ func TestRS9StaleCache(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			managertest.InVirtualTime(t, time.Now(), func(t *testing.T, server *clienttest.Server) {
 				entry := New(Options{})
-				from := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
+				from := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.ReplicaSet{}},
+					managertest.Cache{Example: &corev1.Pod{}})
 				from.Access.Events, from.Enabled = &record.FakeRecorder{}, func(string) bool { return true }
 				put := managertest.Putter[*appsv1.ReplicaSet](t, server)
 				managertest.Run(t, from, entry, func() {

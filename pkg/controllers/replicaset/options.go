@@ -18,7 +18,8 @@ type Options struct {
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.Workers, "concurrent-replicaset-syncs", o.Workers, "ReplicaSets that are reconciled at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-replicaset-syncs", o.Workers,
+		"ReplicaSets that are reconciled at the same time.")
 	fs.BoolVar(&o.backoff, "replicaset-pod-failure-backoff", o.backoff,
 		"Replace pods that fail at start, after five times in a row, at a falling rate: after 10s, doubling up to 5m.")
 }

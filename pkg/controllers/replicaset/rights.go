@@ -8,10 +8,13 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: "apps", Name: "replicasets"}, {Name: "pods"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, For: "a live read before an adoption"},
+			rbac.Rule{Group: "apps", Resource: "replicasets", Verbs: []string{"get"},
+				For: "a live read before an adoption"},
 			rbac.Rule{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, For: "status"},
-			rbac.Rule{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its pods", Implied: true},
-			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "scaling, adoption, release"},
+			rbac.Rule{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"},
+				For: "blockOwnerDeletion of its pods", Implied: true},
+			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
+				For: "scaling, adoption, release"},
 		),
 	}
 }

@@ -49,7 +49,8 @@ func web(name string, size int32, owners ...metav1.OwnerReference) *corev1.Repli
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, OwnerReferences: owners},
 		Spec: corev1.ReplicationControllerSpec{
 			Replicas: &size, Selector: app,
-			Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+			Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
 		},
 	}
 }
@@ -58,8 +59,9 @@ func web(name string, size int32, owners ...metav1.OwnerReference) *corev1.Repli
 func pod(name, node string, ready time.Duration, owner metav1.Object, kind schema.GroupVersionKind) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": owner.GetName()}, CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
+			Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": owner.GetName()},
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
+			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
 		},
 		Spec: corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
@@ -144,7 +146,8 @@ func (c *cluster) controller(name string) *corev1.ReplicationController {
 
 func TestRC1Names(t *testing.T) {
 	entry := New(Options{})
-	if entry.Name != "replicationcontroller-controller" || entry.Alias != "replicationcontroller" || entry.Account != "replication-controller" {
+	if entry.Name != "replicationcontroller-controller" || entry.Alias != "replicationcontroller" ||
+		entry.Account != "replication-controller" {
 		t.Errorf("%+v", entry)
 	}
 	inCluster(t, func(c *cluster) {
@@ -176,8 +179,9 @@ func TestRC2Flag(t *testing.T) {
 // The role of the original is enough.
 func TestRC31Rights(t *testing.T) {
 	allowed := map[string]string{
-		"replicationcontrollers": "get list watch update", "replicationcontrollers/status": "update", "replicationcontrollers/finalizers": "update",
-		"pods": "list watch patch create delete",
+		"replicationcontrollers": "get list watch update", "replicationcontrollers/status": "update",
+		"replicationcontrollers/finalizers": "update",
+		"pods":                              "list watch patch create delete",
 	}
 	rights := Rights()
 	if diff := cmp.Diff([]rbac.Resource{{Name: "replicationcontrollers"}, {Name: "pods"}}, rights.Caches); diff != "" {
@@ -270,7 +274,8 @@ func TestRC4PodsOfItsOwn(t *testing.T) {
 			t.Errorf("a pod that is gone is not replaced: %v", c.Log())
 		}
 	}, func() []plan.Object {
-		return []plan.Object{rc, pod("a", "n1", time.Hour, rc, kindOf("ReplicationController")), pod("b", "n2", time.Hour, rc, kindOf("ReplicationController"))}
+		return []plan.Object{rc, pod("a", "n1", time.Hour, rc, kindOf("ReplicationController")),
+			pod("b", "n2", time.Hour, rc, kindOf("ReplicationController"))}
 	})
 }
 
@@ -298,7 +303,8 @@ func TestRC4NamesakesOfAnotherKind(t *testing.T) {
 // Which pods go depends on no other ReplicationController, not even on one with the same owner: the youngest goes, though the
 // node of the older one has more pods of that owner.
 func TestRC16RelatedPodsAreNone(t *testing.T) {
-	owner := *metav1.NewControllerRef(&metav1.ObjectMeta{Name: "app", UID: "app"}, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Rollout"})
+	owner := *metav1.NewControllerRef(&metav1.ObjectMeta{Name: "app", UID: "app"},
+		schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Rollout"})
 	mine, sibling, kind := web("web", 1, owner), web("sibling", 3, owner), kindOf("ReplicationController")
 	inCluster(t, func(c *cluster) {
 		if got := c.Names(kindOf("Pod")); !slices.Equal(got, []string{"older", "s1", "s2", "s3"}) {
@@ -336,11 +342,13 @@ func TestRC11RC15WithoutATemplate(t *testing.T) {
 	bare.Spec.Template = nil
 	inCluster(t, func(c *cluster) {
 		conditions := c.controller("web").Status.Conditions
-		if len(conditions) != 1 || conditions[0].Type != corev1.ReplicationControllerReplicaFailure || conditions[0].Reason != "FailedCreate" ||
+		if len(conditions) != 1 || conditions[0].Type != corev1.ReplicationControllerReplicaFailure ||
+			conditions[0].Reason != "FailedCreate" ||
 			!strings.Contains(conditions[0].Message, "no labels") {
 			t.Errorf("conditions %+v", conditions)
 		}
-		if len(c.Names(kindOf("Pod"))) > 0 || len(c.events) != 1 || !strings.HasPrefix(c.events[0], "v1 ReplicationController web: Warning FailedCreate: ") {
+		if len(c.Names(kindOf("Pod"))) > 0 || len(c.events) != 1 ||
+			!strings.HasPrefix(c.events[0], "v1 ReplicationController web: Warning FailedCreate: ") {
 			t.Errorf("events %v, writes %v", c.events, c.Log())
 		}
 	}, func() []plan.Object { return []plan.Object{bare} })

@@ -7,10 +7,13 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "replicationcontrollers"}, {Name: "pods"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Resource: "replicationcontrollers", Verbs: []string{"get"}, For: "a live read before an adoption"},
+			rbac.Rule{Resource: "replicationcontrollers", Verbs: []string{"get"},
+				For: "a live read before an adoption"},
 			rbac.Rule{Resource: "replicationcontrollers/status", Verbs: []string{"update"}, For: "status"},
-			rbac.Rule{Resource: "replicationcontrollers/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of its pods", Implied: true},
-			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "the number of pods, adoption and release"},
+			rbac.Rule{Resource: "replicationcontrollers/finalizers", Verbs: []string{"update"},
+				For: "blockOwnerDeletion of its pods", Implied: true},
+			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
+				For: "the number of pods, adoption and release"},
 		),
 	}
 }

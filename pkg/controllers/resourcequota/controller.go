@@ -60,7 +60,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	gates := quota.Gates{
-		PodLevelResources: c.Enabled("PodLevelResources"), PodLevelResize: c.Enabled("InPlacePodLevelResourcesVerticalScaling"),
+		PodLevelResources:         c.Enabled("PodLevelResources"),
+		PodLevelResize:            c.Enabled("InPlacePodLevelResourcesVerticalScaling"),
 		ExtendedResourcesByClaims: c.Enabled("DRAExtendedResource"),
 	}
 	k := &caches{quotas: quotas, gates: gates, index: usage.New(usage.Config{
@@ -85,17 +86,18 @@ func (r runner) Unlisted() []string { return r.index.Unlisted() }
 // controller returns the parts that the engine runs.
 func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}, memory] {
 	return reconcile.Controller[snapshot, struct{}, memory]{
-		Name:             "resourcequota",
-		QueueName:        "resourcequota_primary",
-		Workers:          workers,
-		Explained:        []string{quotaKind.Kind},
-		Watches:          []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
-		Observe:          k.observe,
-		Plan:             reconcile.PlanOnly(planUsage),
-		Remember:         reconcile.RememberOutcome(remember),
-		Owner:            owner,
-		Subject:          func(s snapshot) types.UID { return owner(s).GetUID() },
-		SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
+		Name:      "resourcequota",
+		QueueName: "resourcequota_primary",
+		Workers:   workers,
+		Explained: []string{quotaKind.Kind},
+		Watches:   []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
+		Observe:   k.observe,
+		Plan:      reconcile.PlanOnly(planUsage),
+		Remember:  reconcile.RememberOutcome(remember),
+		Owner:     owner,
+		Subject:   func(s snapshot) types.UID { return owner(s).GetUID() },
+		// the version is a precondition of the only write, so that nothing need be read before it
+		SkipVerification: true,
 		Source: func(ctx context.Context, enqueue func(plan.Key)) {
 			k.index.Run(ctx, k.quotas.Informer(), enqueue)
 		},
@@ -114,10 +116,12 @@ func owner(s snapshot) plan.Object {
 type verifier struct{ client.Reader }
 
 // List implements client.Reader.
-func (v verifier) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (v verifier) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions,
+	into runtime.Object) error {
 	err := v.Reader.List(ctx, m, namespace, o, into)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot list what a quota limits", "resource", m.GroupResource().String(), "namespace", namespace, "err", err.Error())
+		klog.FromContext(ctx).V(2).Info("Cannot list what a quota limits", "resource", m.GroupResource().String(),
+			"namespace", namespace, "err", err.Error())
 	}
 	return err
 }

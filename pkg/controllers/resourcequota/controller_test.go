@@ -34,7 +34,8 @@ func TestEntry(t *testing.T) {
 	if err := fs.Set("concurrent-resource-quota-syncs", "0"); err != nil || len(e.Flags.Validate()) != 1 {
 		t.Error("no workers are accepted")
 	}
-	if err := fs.Parse([]string{"--concurrent-resource-quota-syncs=1", "--resource-quota-sync-period=-1s"}); err != nil || len(e.Flags.Validate()) != 1 {
+	if err := fs.Parse([]string{"--concurrent-resource-quota-syncs=1", "--resource-quota-sync-period=-1s"}); err != nil ||
+		len(e.Flags.Validate()) != 1 {
 		t.Error("a negative period is accepted")
 	}
 	if section, _ := e.Flags.Configz(); section != "ResourceQuotaController" {
@@ -97,8 +98,8 @@ func TestReservationsStay(t *testing.T) {
 	})
 }
 
-// RQ-57: a process takes over a quota of which all five are used, and counts four pods. The fifth may have been admitted just now and sit in
-// webhooks. How long what it uses is held depends on when the status was written.
+// RQ-57: a process takes over a quota of which all five are used, and counts four pods. The fifth may have been admitted just now and
+// sit in webhooks. How long what it uses is held depends on when the status was written.
 func TestWhatIsUsedAndNotCountedAfterATakeover(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of virtual time
 	for name, c := range map[string]struct {
@@ -166,8 +167,8 @@ func TestAWatchThatIsLate(t *testing.T) {
 	})
 }
 
-// RQ-57: a pod was admitted, stored and deleted while the watch of pods was down, and another one was admitted and sits in webhooks. The list
-// that follows shows neither, and nothing tells them apart: what both use is held.
+// RQ-57: a pod was admitted, stored and deleted while the watch of pods was down, and another one was admitted and sits in webhooks.
+// The list that follows shows neither, and nothing tells them apart: what both use is held.
 func TestAListDoesNotTellWhatWillCome(t *testing.T) {
 	run(t, func(b *bench) {
 		b.put(quotaOf(amounts("pods", 5)))
@@ -226,7 +227,8 @@ func TestAKindThatCannotBeListed(t *testing.T) {
 // RQ-19, RQ-20, RQ-14: objects of a kind without rules are counted.
 func TestObjectsAreCounted(t *testing.T) {
 	run(t, func(b *bench) {
-		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "a"}}
+		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "a"}}
 		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 		if err := b.metadata.Tracker().Create(secrets, o, "shop"); err != nil {
 			b.Fatal(err)
@@ -248,7 +250,8 @@ func TestObjectsAreCounted(t *testing.T) {
 func TestWatchesOnlyWhatIsNamed(t *testing.T) {
 	run(t, func(b *bench) {
 		watched := func() (n int) {
-			names := map[schema.GroupResource]bool{quota.Pods(): true, quota.Services(): true, {Resource: "configmaps"}: true, {Resource: "secrets"}: true}
+			names := map[schema.GroupResource]bool{quota.Pods(): true, quota.Services(): true, {Resource: "configmaps"}: true,
+				{Resource: "secrets"}: true}
 			for _, now := range b.index.States(sums.Limits{Resources: names}) {
 				if now.Watch != 0 {
 					n++

@@ -46,7 +46,8 @@ func amounts(pairs ...any) corev1.ResourceList {
 }
 
 func quotaOf(hard corev1.ResourceList, edits ...func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some", UID: "q", ResourceVersion: "100"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some", UID: "q", ResourceVersion: "100"},
+		Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 	for _, edit := range edits {
 		edit(q)
 	}

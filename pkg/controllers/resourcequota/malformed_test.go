@@ -29,7 +29,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			fill(&s)
 			fill(&c)
 			fill(&r)
-			for _, item := range []quota.Item{quota.Pod(&p, gates), quota.Service(&s), quota.Claim(&c), quota.ResourceClaim(&r, nil, nil, gates)} {
+			for _, item := range []quota.Item{quota.Pod(&p, gates), quota.Service(&s), quota.Claim(&c),
+				quota.ResourceClaim(&r, nil, nil, gates)} {
 				quota.Add(sum, item.At(epoch))
 			}
 		}

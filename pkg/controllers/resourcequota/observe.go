@@ -36,7 +36,8 @@ type caches struct {
 }
 
 // observe finds the quota and what is counted for it.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	q := k.quotas.Get(r.Key.Namespace, r.Key.Name)
 	if q == nil {
 		return o, nil
@@ -109,7 +110,8 @@ func (k *caches) verify(ctx context.Context, q *corev1.ResourceQuota, since time
 }
 
 // unverified reports whether a name of the quota is counted for the first time from a watch that may be late.
-func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, since time.Time, m memory, now usage.Status) bool {
+func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, since time.Time, m memory,
+	now usage.Status) bool {
 	if !since.IsZero() && !now.Began.Before(since) {
 		return false
 	}
@@ -138,7 +140,8 @@ func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQu
 
 // known reports whether what is charged to a name is counted, and by which watches; if not, it notes what that waits
 // for.
-func (s *snapshot) known(name corev1.ResourceName, states map[schema.GroupResource]usage.Status, g quota.Gates) (numbers string, ok bool) {
+func (s *snapshot) known(name corev1.ResourceName, states map[schema.GroupResource]usage.Status,
+	g quota.Gates) (numbers string, ok bool) {
 	complete := true
 	for _, of := range quota.Charged(name, g) {
 		switch states[of].State {

@@ -18,13 +18,15 @@ type Options struct {
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-resource-quota-syncs", o.Workers, "Quotas that are processed at the same time.")
-	fs.DurationVar(&o.SyncPeriod, "resource-quota-sync-period", o.SyncPeriod, "How often the usage of all quotas is counted anew; 0 for never. "+
-		"Changes are always counted when they happen.")
+	fs.DurationVar(&o.SyncPeriod, "resource-quota-sync-period", o.SyncPeriod,
+		"How often the usage of all quotas is counted anew; 0 for never. "+
+			"Changes are always counted when they happen.")
 }
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return append(flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers), flagutil.NotNegative("resource-quota-sync-period", o.SyncPeriod)...)
+	return append(flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers),
+		flagutil.NotNegative("resource-quota-sync-period", o.SyncPeriod)...)
 }
 
 // Configz implements manager.Flags.

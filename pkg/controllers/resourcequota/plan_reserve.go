@@ -118,7 +118,8 @@ func (m *memory) knows(name corev1.ResourceName) bool {
 
 // advance returns what is to be remembered after versions of the quota were seen, the last of which is q, and objects
 // have arrived (RQ-57).
-func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, seen []version, arrived []increase) memory {
+func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, seen []version,
+	arrived []increase) memory {
 	next := memory{Sequence: m.Sequence, Seen: m.Seen, Used: m.Used, Known: slices.Clone(m.Known), Sources: m.Sources}
 	for _, r := range m.Reserved {
 		if now.Sub(r.At) < reservedFor {
@@ -196,7 +197,8 @@ func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted 
 		if atRest {
 			assumed = assumedFor
 		}
-		m.Reserved = append(m.Reserved, increase{Version: quota.Version(q), At: now.Add(assumed - reservedFor), Usage: over})
+		m.Reserved = append(m.Reserved,
+			increase{Version: quota.Version(q), At: now.Add(assumed - reservedFor), Usage: over})
 	}
 	known := m.Known
 	for name := range counted {

@@ -48,21 +48,41 @@ func TestPlan(t *testing.T) {
 		{"RQ-44 nothing is used", snapshot{Quota: quotaOf(five), Counted: amounts("pods", 0)}, amounts("pods", 0), 0},
 		{"RQ-43 it is as it should be", snapshot{Quota: quotaOf(five, said(amounts("pods", 2))), Counted: amounts("pods", 2)}, nil, 0},
 		{"RQ-39 the same number", snapshot{Quota: quotaOf(five, said(amounts("pods", "2000m"))), Counted: amounts("pods", 2)}, nil, 0},
-		{"RQ-39 another limit", snapshot{Quota: quotaOf(five, said(amounts("pods", 2)), func(q *corev1.ResourceQuota) { q.Spec.Hard = amounts("pods", 1) }), Counted: amounts("pods", 2)}, amounts("pods", 2), 0},
-		{"RQ-38 a limit is gone", snapshot{Quota: quotaOf(five, said(amounts("pods", 2, "cpu", 1))), Counted: amounts("pods", 2)}, amounts("pods", 2), 0},
-		{"RQ-38 what nobody counts keeps its value", snapshot{Quota: quotaOf(amounts("pods", 5, "beer", 9), said(amounts("pods", 1, "beer", 3))), Counted: amounts("pods", 2)}, amounts("pods", 2, "beer", 3), 0},
-		{"RQ-42 what cannot be listed keeps its value", snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 1, "secrets", 3))), Counted: amounts("pods", 2), Failing: []string{"secrets"}}, amounts("pods", 2, "secrets", 3), lookAgain},
+		{"RQ-39 another limit",
+			snapshot{Quota: quotaOf(five, said(amounts("pods", 2)), func(q *corev1.ResourceQuota) { q.Spec.Hard = amounts("pods", 1) }),
+				Counted: amounts("pods", 2)}, amounts("pods", 2), 0},
+		{"RQ-38 a limit is gone", snapshot{Quota: quotaOf(five, said(amounts("pods", 2, "cpu", 1))), Counted: amounts("pods", 2)},
+			amounts("pods", 2), 0},
+		{"RQ-38 what nobody counts keeps its value",
+			snapshot{Quota: quotaOf(amounts("pods", 5, "beer", 9), said(amounts("pods", 1, "beer", 3))), Counted: amounts("pods", 2)},
+			amounts("pods", 2, "beer", 3), 0},
+		{"RQ-42 what cannot be listed keeps its value",
+			snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 1, "secrets", 3))), Counted: amounts("pods", 2),
+				Failing: []string{"secrets"}}, amounts("pods", 2, "secrets", 3), lookAgain},
 		{"RQ-17 a list is under way", snapshot{Quota: quotaOf(five), Waiting: []string{"pods"}}, nil, lookAgain},
 		{"a watch is late", snapshot{Quota: quotaOf(five), Late: []string{"pods"}}, nil, time.Second},
-		{"RQ-38 a list is under way, and the rest was counted before", snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 3, "secrets", 3))), Counted: amounts("pods", 2), Waiting: []string{"secrets"}}, amounts("pods", 2, "secrets", 3), lookAgain},
-		{"RQ-38 a watch is late, and the rest was counted before", snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 3))), Counted: amounts("pods", 2), Late: []string{"secrets"}}, amounts("pods", 2), time.Second},
-		{"RQ-49 a new quota does not wait for ever", snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9)), Counted: amounts("pods", 2), Late: []string{"secrets"}, Waited: true}, amounts("pods", 2), lookAgain},
+		{"RQ-38 a list is under way, and the rest was counted before",
+			snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 3, "secrets", 3))), Counted: amounts("pods", 2),
+				Waiting: []string{"secrets"}}, amounts("pods", 2, "secrets", 3), lookAgain},
+		{"RQ-38 a watch is late, and the rest was counted before",
+			snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9), said(amounts("pods", 3))), Counted: amounts("pods", 2),
+				Late: []string{"secrets"}}, amounts("pods", 2), time.Second},
+		{"RQ-49 a new quota does not wait for ever",
+			snapshot{Quota: quotaOf(amounts("pods", 5, "secrets", 9)), Counted: amounts("pods", 2), Late: []string{"secrets"},
+				Waited: true}, amounts("pods", 2), lookAgain},
 		{"RQ-58 scopes that mean nothing", snapshot{Quota: quotaOf(five), Error: "?"}, nil, 0},
-		{"RQ-45 more than the limit", snapshot{Quota: quotaOf(five, said(amounts("pods", 5))), Counted: amounts("pods", 7)}, amounts("pods", 7), 0},
+		{"RQ-45 more than the limit", snapshot{Quota: quotaOf(five, said(amounts("pods", 5))), Counted: amounts("pods", 7)},
+			amounts("pods", 7), 0},
 		{"RQ-38 less", snapshot{Quota: quotaOf(five, said(amounts("pods", 4))), Counted: amounts("pods", 2)}, amounts("pods", 2), 0},
-		{"RQ-57 less, but for what is reserved", snapshot{Quota: quotaOf(five, said(amounts("pods", 4))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 1))}, amounts("pods", 3), reservedFor},
-		{"RQ-57 all is reserved", snapshot{Quota: quotaOf(five, said(amounts("pods", 4))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 9))}, nil, reservedFor},
-		{"RQ-57 reservations raise nothing", snapshot{Quota: quotaOf(five, said(amounts("pods", 1))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 1))}, amounts("pods", 2), 0},
+		{"RQ-57 less, but for what is reserved",
+			snapshot{Quota: quotaOf(five, said(amounts("pods", 4))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 1))},
+			amounts("pods", 3), reservedFor},
+		{"RQ-57 all is reserved",
+			snapshot{Quota: quotaOf(five, said(amounts("pods", 4))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 9))},
+			nil, reservedFor},
+		{"RQ-57 reservations raise nothing",
+			snapshot{Quota: quotaOf(five, said(amounts("pods", 1))), Counted: amounts("pods", 2), Memory: reserving(amounts("pods", 1))},
+			amounts("pods", 2), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planUsage(epoch, c.snapshot)
@@ -101,8 +121,11 @@ func TestReservations(t *testing.T) {
 		{"two are added, one comes", known, []version{at(11, 10, 3), at(13, 11, 4)}, []increase{came(12)}, "1", 0},
 		{"the watch has skipped a version", known, []version{at(13, 0, 4)}, []increase{came(12), came(14)}, "0", 0},
 		{"the object comes first", known, []version{at(10, 0, 2)}, []increase{came(12)}, "0", 1},
-		{"what comes from another etcd, whose versions are lower", memory{Seen: farApart + 10, Used: amounts("pods", 2), Known: known.Known}, []version{at(farApart+20, farApart+10, 3)}, []increase{came(9)}, "0", 0},
-		{"what comes from another etcd, whose versions are higher", known, []version{at(11, 10, 4)}, []increase{came(farApart + 20)}, "1", 0},
+		{"what comes from another etcd, whose versions are lower",
+			memory{Seen: farApart + 10, Used: amounts("pods", 2), Known: known.Known}, []version{at(farApart+20, farApart+10, 3)},
+			[]increase{came(9)}, "0", 0},
+		{"what comes from another etcd, whose versions are higher", known, []version{at(11, 10, 4)}, []increase{came(farApart + 20)}, "1",
+			0},
 		{"an old version", known, []version{at(9, 8, 7)}, nil, "0", 0},
 		{"the usage was lowered, and raised again", known, []version{at(11, 10, 1), at(12, 11, 2)}, nil, "1", 0},
 		{"a quota that was not known uses more than is counted", memory{}, []version{at(11, 10, 3)}, nil, "3", 0},
@@ -152,7 +175,8 @@ func TestReservationsOfOtherSources(t *testing.T) {
 	m.Seen, m.Used, m.Known = 10, amounts("pods", 4, "cpu", 2), []corev1.ResourceName{"cpu", "pods"}
 	m.AtRest = true
 	m = m.from(map[corev1.ResourceName]string{"pods": "1,", "cpu": "1,"})
-	q := quotaOf(amounts("pods", 9, "cpu", 9), said(amounts("pods", 4, "cpu", 2)), func(q *corev1.ResourceQuota) { q.ResourceVersion = "10" })
+	q := quotaOf(amounts("pods", 9, "cpu", 9), said(amounts("pods", 4, "cpu", 2)),
+		func(q *corev1.ResourceQuota) { q.ResourceVersion = "10" })
 	for _, c := range []struct {
 		name    string
 		sources map[corev1.ResourceName]string
@@ -201,8 +225,8 @@ func TestOwnWrites(t *testing.T) {
 	}
 }
 
-// RQ-57: whatever happens in whatever order, while objects come and go and the watches show that late, there is never more admitted than the
-// limit, and in the end all is as it should be.
+// RQ-57: whatever happens in whatever order, while objects come and go and the watches show that late, there is never more admitted
+// than the limit, and in the end all is as it should be.
 func TestNeverLowersTooFar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hard = 4
@@ -313,7 +337,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			plantest.Anything(rapid.Int64().Draw(t, "seed"))(q)
 			q.Namespace, q.Name, q.UID = "shop", "some", "q"
 		}
-		s := snapshot{Quota: q, Counted: corev1.ResourceList{}, Memory: reserving(amounts("pods", rapid.IntRange(0, 5).Draw(t, "reserved")))}
+		s := snapshot{Quota: q, Counted: corev1.ResourceList{},
+			Memory: reserving(amounts("pods", rapid.IntRange(0, 5).Draw(t, "reserved")))}
 		for name := range q.Spec.Hard {
 			s.Counted[name] = resource.MustParse(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "counted")))
 		}

@@ -6,6 +6,7 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "resourcequotas"}, {Group: "*", Name: "*"}},
-		Own:    []rbac.Rule{{Resource: "resourcequotas/status", Verbs: []string{"update"}, For: "what the objects of a namespace use"}},
+		Own: []rbac.Rule{{Resource: "resourcequotas/status", Verbs: []string{"update"},
+			For: "what the objects of a namespace use"}},
 	}
 }

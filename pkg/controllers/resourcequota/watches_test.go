@@ -54,7 +54,8 @@ func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 	run(t, func(b *bench) {
 		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			all, _ := found()
-			return all[:1], &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
+			return all[:1],
+				&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
 		}))
 		b.put(podNamed("a"))
 		b.put(quotaOf(amounts("pods", 5, "secrets", 3)))
@@ -95,7 +96,8 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 			for i := range all {
 				all[i].GroupVersionKind.Version = "v2"
 			}
-			return all, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
+			return all,
+				&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
 		}))
 		time.Sleep(2 * discoverEvery)
 		if after := b.index.States(sums.Limits{Resources: names}); len(before) != 1 || !maps.Equal(before, after) {
@@ -180,7 +182,8 @@ func TestALiveListThatHangs(t *testing.T) {
 		time.Sleep(3 * lookAgain)
 		for i := range 6 {
 			q, m := &corev1.ResourceQuota{}, mappingOf("ResourceQuota")
-			if err := b.server.Get(b.Context(), m, plan.Key{Namespace: fmt.Sprint("hangs", i), Name: "some"}, q); err != nil || len(q.Status.Used) != 1 {
+			if err := b.server.Get(b.Context(), m, plan.Key{Namespace: fmt.Sprint("hangs", i), Name: "some"}, q); err != nil ||
+				len(q.Status.Used) != 1 {
 				b.Errorf("%v: %+v", err, q.Status)
 			}
 		}
@@ -200,15 +203,17 @@ func TestANameOfTwoResources(t *testing.T) {
 		b.gates, b.verifier = quota.Gates{ExtendedResourcesByClaims: true}, &b.live
 		states := func() map[schema.GroupResource]usage.Status {
 			return map[schema.GroupResource]usage.Status{
-				quota.Pods():           {State: usage.Listed, Watch: 3, Mapping: mappingOf("Pod")},
-				quota.ResourceClaims(): {State: usage.Listed, Watch: 4, Mapping: client.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
+				quota.Pods(): {State: usage.Listed, Watch: 3, Mapping: mappingOf("Pod")},
+				quota.ResourceClaims(): {State: usage.Listed, Watch: 4,
+					Mapping: client.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
 			}
 		}
 		m := memory{}
 		for range 3 {
 			all := states()
 			compared, err := b.verify(b.Context(), q, time.Time{}, m, all)
-			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods()].State != usage.Verified || all[quota.ResourceClaims()].State != usage.Failing {
+			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods()].State != usage.Verified ||
+				all[quota.ResourceClaims()].State != usage.Failing {
 				b.Errorf("%v %v %+v", compared, err, all)
 			}
 			m.Compared = compared

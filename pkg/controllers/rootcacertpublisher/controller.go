@@ -55,7 +55,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		restores: credentials.AuthoritativeRootCA(c.RootCAFile),
 	}
 	from, subjects := credentials.DescribeRootCA(c.RootCAFile, c.Config, bundle.Get())
-	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects", subjects, "changesExisting", k.restores)
+	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects",
+		subjects, "changesExisting", k.restores)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{

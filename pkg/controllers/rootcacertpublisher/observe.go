@@ -21,7 +21,8 @@ type caches struct {
 }
 
 // observe finds the namespace, its ConfigMap, and what should be in it.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	o.Snapshot = snapshot{
 		Namespace: k.namespaces.Get("", r.Key.Name),
 		ConfigMap: k.configMaps.Get(r.Key.Name, configMapName),

@@ -16,7 +16,8 @@ const (
 	dataKey       = "ca.crt"
 
 	descriptionKey = "kubernetes.io/description" // an annotation (RCA-2)
-	description    = "Contains a CA bundle with which pods verify the kube-apiserver at its internal endpoints, such as the Service " +
+	description    = "Contains a CA bundle with which pods verify the kube-apiserver at its internal endpoints, such " +
+		"as the Service " +
 		"kubernetes.default. Nothing says that these authorities are to be trusted for anything else."
 )
 
@@ -46,7 +47,8 @@ func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "create the ConfigMap " + configMapName, Steps: []plan.Step{plan.Create{
 			Object: &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: s.Namespace.Name, Name: configMapName, Annotations: map[string]string{descriptionKey: description},
+					Namespace: s.Namespace.Name, Name: configMapName,
+					Annotations: map[string]string{descriptionKey: description},
 				},
 				Data: data,
 			},

@@ -36,8 +36,9 @@ func namespace(phase corev1.NamespacePhase) *corev1.Namespace {
 // configMap is one as it should be, if the bundle is "CA".
 func configMap(edits ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", Annotations: map[string]string{descriptionKey: description}},
-		Data:       map[string]string{"ca.crt": "CA"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt",
+			Annotations: map[string]string{descriptionKey: description}},
+		Data: map[string]string{"ca.crt": "CA"},
 	}
 	for _, edit := range edits {
 		edit(m)
@@ -70,12 +71,19 @@ func TestPlan(t *testing.T) {
 		{"RCA-5 a namespace that is being deleted", snapshot{Namespace: namespace("Terminating")}, nil},
 		{"a namespace that is gone", snapshot{}, nil},
 		{"RCA-6 it is as it should be", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(extras)}, nil},
-		{"RCA-2 another description", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("Contains a CA bundle."))}, nil},
+		{"RCA-2 another description", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("Contains a CA bundle."))},
+			nil},
 		{"RCA-2 an empty description", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described(""))}, configMap()},
-		{"RCA-2 no annotations", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(func(m *corev1.ConfigMap) { m.Annotations = nil })}, configMap()},
-		{"RCA-6 other data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(extras, holding(map[string]string{"ca.crt": "old"}))}, configMap(extras)},
-		{"RCA-6 more data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(holding(map[string]string{"ca.crt": "CA", "x": "y"}))}, configMap()},
-		{"RCA-6 no data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("mine"), holding(nil))}, configMap(described("mine"))},
+		{"RCA-2 no annotations",
+			snapshot{Namespace: namespace("Active"), ConfigMap: configMap(func(m *corev1.ConfigMap) { m.Annotations = nil })}, configMap()},
+		{"RCA-6 other data",
+			snapshot{Namespace: namespace("Active"), ConfigMap: configMap(extras, holding(map[string]string{"ca.crt": "old"}))},
+			configMap(extras)},
+		{"RCA-6 more data",
+			snapshot{Namespace: namespace("Active"), ConfigMap: configMap(holding(map[string]string{"ca.crt": "CA", "x": "y"}))},
+			configMap()},
+		{"RCA-6 no data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("mine"), holding(nil))},
+			configMap(described("mine"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.Bundle, c.Restores = "CA", true
@@ -160,8 +168,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	})
 }
 
-// RCA-2, RCA-3, RCA-8: what is published is the bundle and nothing else, and never an empty one. Nothing that exists is changed unless the bundle is
-// known to be right. When the plan was carried out, nothing is left to do.
+// RCA-2, RCA-3, RCA-8: what is published is the bundle and nothing else, and never an empty one. Nothing that exists is changed unless
+// the bundle is known to be right. When the plan was carried out, nothing is left to do.
 func TestPublishesTheBundleOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -179,7 +187,8 @@ func TestPublishesTheBundleOnce(t *testing.T) {
 		if existed && !s.Restores || s.Bundle == "" {
 			t.Errorf("%s: of a ConfigMap that existed: %t", p.Why, existed)
 		}
-		if diff := cmp.Diff(map[string]string{dataKey: s.Bundle}, s.ConfigMap.Data); diff != "" || s.ConfigMap.Annotations[descriptionKey] == "" {
+		if diff := cmp.Diff(map[string]string{dataKey: s.Bundle}, s.ConfigMap.Data); diff != "" ||
+			s.ConfigMap.Annotations[descriptionKey] == "" {
 			t.Errorf("%+v: %s", s.ConfigMap, diff)
 		}
 		if again := planConfigMap(epoch, s); !again.Empty() {
@@ -195,9 +204,12 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	})
 }
 
-// The controller asks for no cache where there is nothing to publish, as in managertest.Projection, so the fields that it reads stand here, too.
+// The controller asks for no cache where there is nothing to publish, as in managertest.Projection, so the fields that it reads stand
+// here, too.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*corev1.Namespace](): {"status.phase"}, client.KindFor[*corev1.ConfigMap](): {}}})
+	kept, err := projection.New(
+		projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*corev1.Namespace](): {"status.phase"},
+			client.KindFor[*corev1.ConfigMap](): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +302,8 @@ func TestAuthoritiesThatChange(t *testing.T) { // RCA-12
 			t.Error("not published byte for byte")
 		}
 		for _, c := range []struct{ content, want string }{
-			{authority(t, 1), authority(t, 1)}, {"no certificate", authority(t, 1)}, {"", authority(t, 1)}, {authority(t, 0), authority(t, 0)},
+			{authority(t, 1), authority(t, 1)}, {"no certificate", authority(t, 1)}, {"", authority(t, 1)},
+			{authority(t, 0), authority(t, 0)},
 		} {
 			write(t, file, c.content)
 			time.Sleep(6 * time.Second)
@@ -307,7 +320,8 @@ func TestAuthoritiesThatChange(t *testing.T) { // RCA-12
 
 // What the original has published is taken over without a write.
 func TestTakenOverWithoutAWrite(t *testing.T) {
-	own := configMap(described("Contains a CA bundle that can be used to verify something."), holding(map[string]string{"ca.crt": authority(t, 0)}))
+	own := configMap(described("Contains a CA bundle that can be used to verify something."),
+		holding(map[string]string{"ca.crt": authority(t, 0)}))
 	run(t, []plan.Object{namespace("Active"), own}, nil, func(s *clienttest.Server, _ string) {
 		if log := s.Log(); len(log) > 0 {
 			t.Errorf("writes: %v", log)
@@ -358,7 +372,8 @@ func TestInit(t *testing.T) {
 
 func TestCodes(t *testing.T) { // RCA-9
 	for want, err := range map[string]error{
-		"200": nil, "500": os.ErrClosed, "409": apierrors.NewAlreadyExists(corev1.Resource("configmaps"), "x"), "429": apierrors.NewTooManyRequests("", 1),
+		"200": nil, "500": os.ErrClosed, "409": apierrors.NewAlreadyExists(corev1.Resource("configmaps"), "x"),
+		"429": apierrors.NewTooManyRequests("", 1),
 	} {
 		if got := codeOf(err); got != want {
 			t.Errorf("%v counts as %s", err, got)

@@ -7,7 +7,8 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "namespaces"}, {Name: "configmaps"}},
 		Own: []rbac.Rule{
-			{Resource: "configmaps", Verbs: []string{"create", "update"}, For: "the ConfigMap kube-root-ca.crt of each namespace"},
+			{Resource: "configmaps", Verbs: []string{"create", "update"},
+				For: "the ConfigMap kube-root-ca.crt of each namespace"},
 		},
 	}
 }

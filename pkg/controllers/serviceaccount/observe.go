@@ -16,7 +16,8 @@ type caches struct {
 }
 
 // observe finds the namespace and its ServiceAccount.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	o.Snapshot = snapshot{
 		Namespace: k.namespaces.Get("", r.Key.Name),
 		Account:   k.accounts.Get(r.Key.Name, defaultName),

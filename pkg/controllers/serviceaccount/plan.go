@@ -33,7 +33,8 @@ func planAccount(_ time.Time, s snapshot) plan.Plan {
 	return plan.Plan{
 		Why: "create the ServiceAccount default",
 		Steps: []plan.Step{plan.Create{
-			Object:   &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace.Name, Name: defaultName}},
+			Object: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace.Name,
+				Name: defaultName}},
 			IfAbsent: true,
 			Why:      "the namespace has no ServiceAccount default",
 		}},

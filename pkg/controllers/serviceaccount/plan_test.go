@@ -39,7 +39,8 @@ func TestPlan(t *testing.T) {
 		snapshot
 		creates bool
 	}{
-		{"SA-1, SA-5 an active namespace gets a ServiceAccount, with a name and nothing else", snapshot{Namespace: namespace("shop", "Active")}, true},
+		{"SA-1, SA-5 an active namespace gets a ServiceAccount, with a name and nothing else",
+			snapshot{Namespace: namespace("shop", "Active")}, true},
 		{"SA-3 a namespace that is gone", snapshot{}, false},
 		{"SA-3 a namespace that is being deleted", snapshot{Namespace: namespace("shop", "Terminating")}, false},
 		{"SA-3 a namespace without phase", snapshot{Namespace: namespace("shop", "")}, false},
@@ -54,7 +55,8 @@ func TestPlan(t *testing.T) {
 			}
 			var want []plan.Step
 			if c.creates {
-				want = []plan.Step{plan.Create{Object: account("default"), IfAbsent: true, Why: "the namespace has no ServiceAccount default"}}
+				want = []plan.Step{plan.Create{Object: account("default"), IfAbsent: true,
+					Why: "the namespace has no ServiceAccount default"}}
 			}
 			if diff := cmp.Diff(want, p.Steps); diff != "" {
 				t.Error(diff)
@@ -116,7 +118,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	})
 }
 
-// SA-3, SA-4: an account is created in each active namespace that has none, and nowhere else. When the plan was carried out, nothing is left to do.
+// SA-3, SA-4: an account is created in each active namespace that has none, and nowhere else. When the plan was carried out, nothing is
+// left to do.
 func TestCreatesOnceWhereItLacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -148,7 +151,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
-		plantest.Same(t, planAccount(epoch, s), planAccount(epoch, snapshot{plantest.Kept(t, kept, s.Namespace), plantest.Kept(t, kept, s.Account)}))
+		plantest.Same(t, planAccount(epoch, s),
+			planAccount(epoch, snapshot{plantest.Kept(t, kept, s.Namespace), plantest.Kept(t, kept, s.Account)}))
 	})
 }
 
@@ -163,7 +167,8 @@ func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) erro
 		}
 		server.BeforeWrite(before)
 		entry := New(Options{})
-		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Namespace{}}, managertest.Cache{Example: &corev1.ServiceAccount{}})
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Namespace{}},
+			managertest.Cache{Example: &corev1.ServiceAccount{}})
 		managertest.Run(t, c, entry, func() { test(server) })
 	})
 }
@@ -177,7 +182,8 @@ func TestSA8DeletedOnesComeBack(t *testing.T) { // SA-8
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if err := s.Get(context.Background(), accounts, plan.Key{Namespace: "shop", Name: "default"}, &metav1.PartialObjectMetadata{}); err != nil {
+			if err := s.Get(context.Background(), accounts, plan.Key{Namespace: "shop", Name: "default"},
+				&metav1.PartialObjectMetadata{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -196,24 +202,26 @@ func TestRefusals(t *testing.T) {
 		least   int // tries in ten minutes
 		most    int
 	}{
-		{"SA-6 it exists", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), 14, 15}, // after 2, 4, 8, 16, 32 and then each 60 s
+		// after 2, 4, 8, 16, 32 and then each 60 s
+		{"SA-6 it exists", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), 14, 15},
 		{"SA-9 the namespace is being deleted", terminating, 1, 1},
 		{"the namespace is gone", apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), 1, 1},
 		{"SA-7 the server is busy", apierrors.NewTooManyRequests("busy", 1), 5, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tries := 0
-			run(t, []plan.Object{namespace("shop", "Active")}, func(clienttest.Write) error { tries++; return c.refusal }, func(*clienttest.Server) {
-				if tries < c.least || tries > c.most {
-					t.Errorf("%d tries, want %d to %d", tries, c.least, c.most)
-				}
-			})
+			run(t, []plan.Object{namespace("shop", "Active")}, func(clienttest.Write) error { tries++; return c.refusal },
+				func(*clienttest.Server) {
+					if tries < c.least || tries > c.most {
+						t.Errorf("%d tries, want %d to %d", tries, c.least, c.most)
+					}
+				})
 		})
 	}
 }
 
-// A creation that was not answered finds the account when it is sent again. If that is deleted while the watch is interrupted, no event tells
-// of it. (A night found this: the namespace had no account until something else happened.)
+// A creation that was not answered finds the account when it is sent again. If that is deleted while the watch is interrupted, no event
+// tells of it. (A night found this: the namespace had no account until something else happened.)
 func TestOneThatVanishesUnseenComesBack(t *testing.T) { // SA-8
 	tries := 0
 	vanished := func(clienttest.Write) error {
@@ -223,7 +231,8 @@ func TestOneThatVanishesUnseenComesBack(t *testing.T) { // SA-8
 		return nil
 	}
 	run(t, []plan.Object{namespace("shop", "Active")}, vanished, func(s *clienttest.Server) {
-		err := s.Get(t.Context(), client.MappingFor[*corev1.ServiceAccount](), plan.Key{Namespace: "shop", Name: "default"}, &metav1.PartialObjectMetadata{})
+		err := s.Get(t.Context(), client.MappingFor[*corev1.ServiceAccount](), plan.Key{Namespace: "shop", Name: "default"},
+			&metav1.PartialObjectMetadata{})
 		if err != nil || tries != 4 {
 			t.Errorf("after %d tries: %v", tries, err)
 		}

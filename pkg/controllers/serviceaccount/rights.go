@@ -6,6 +6,7 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "namespaces"}, {Name: "serviceaccounts"}},
-		Own:    []rbac.Rule{{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "the ServiceAccount default of each namespace"}},
+		Own: []rbac.Rule{{Resource: "serviceaccounts", Verbs: []string{"create"},
+			For: "the ServiceAccount default of each namespace"}},
 	}
 }

@@ -70,7 +70,8 @@ func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *c
 		c.BeforeWrite(before)
 		e := entry(t, key)
 		from := managertest.Context(t, c.Server, e, managertest.Cache{Example: &corev1.ServiceAccount{}},
-			managertest.Cache{Example: &corev1.Secret{}, Selector: fields.OneTermEqualSelector("type", "kubernetes.io/service-account-token")})
+			managertest.Cache{Example: &corev1.Secret{},
+				Selector: fields.OneTermEqualSelector("type", "kubernetes.io/service-account-token")})
 		from.RootCAFile = root
 		managertest.Run(t, from, e, func() { test(c) })
 	})
@@ -118,7 +119,8 @@ func TestSecretsAreFilledAndGoWithTheirServiceAccount(t *testing.T) {
 	opaque := secret(named("opaque"), func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })
 	inCluster(t, nil, func(c *cluster) {
 		s := c.secret("token")
-		if s == nil || string(s.Data["ca.crt"]) != authorities(t) || string(s.Data["namespace"]) != "shop" || strings.Count(string(s.Data["token"]), ".") != 2 {
+		if s == nil || string(s.Data["ca.crt"]) != authorities(t) || string(s.Data["namespace"]) != "shop" ||
+			strings.Count(string(s.Data["token"]), ".") != 2 {
 			t.Fatalf("TOK-15, TOK-16: %v", s)
 		}
 		c.put(secret(named("later"), func(s *corev1.Secret) { s.UID = "later" }))
@@ -146,7 +148,8 @@ func TestTOK11ServiceAccountsForgetSecrets(t *testing.T) {
 		c.delete("token", "Secret")
 		mapping := client.MappingFor[*corev1.ServiceAccount]()
 		a := &corev1.ServiceAccount{}
-		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "builder"}, a); err != nil || len(a.Secrets) != 1 || a.Secrets[0].Name != "other" {
+		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "builder"}, a); err != nil || len(a.Secrets) != 1 ||
+			a.Secrets[0].Name != "other" {
 			t.Errorf("%v, %v", a.Secrets, err)
 		}
 	}, account("a1", "token", "other"), secret(complete))
@@ -223,9 +226,11 @@ func TestInit(t *testing.T) {
 		name, key, root, want string
 		skipped               bool
 	}{
-		{"TOK-2 a missing file", "/nope", "", "error reading key for service account token controller: open /nope: no such file or directory", false},
+		{"TOK-2 a missing file", "/nope", "",
+			"error reading key for service account token controller: open /nope: no such file or directory", false},
 		{"TOK-2 no key", garbage, "", "error reading key for service account token controller: " + garbage + ": ", false},
-		{"TOK-2 a certificate in the place of the key", public, "", "error reading key for service account token controller: " + public + ": ", false},
+		{"TOK-2 a certificate in the place of the key", public, "",
+			"error reading key for service account token controller: " + public + ": ", false},
 		{"TOK-3 no certificate", good, garbage, "error parsing root-ca-file at " + garbage + ": ", false},
 		{"TOK-2 no key is asked for", "", "", "there is no private key", true},
 	} {

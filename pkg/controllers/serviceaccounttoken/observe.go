@@ -30,7 +30,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (obse
 	if secret == nil {
 		return k.observeGone(r), nil
 	}
-	o := observation{Exists: true, Snapshot: snapshot{Secret: metadataOf(secret), Missing: missingKeys(secret.Data, k.bundle.Get())}}
+	o := observation{Exists: true,
+		Snapshot: snapshot{Secret: metadataOf(secret), Missing: missingKeys(secret.Data, k.bundle.Get())}}
 	if accountName(secret) == "" || secret.DeletionTimestamp != nil {
 		return o, nil
 	}

@@ -17,8 +17,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-serviceaccount-token-syncs", o.Workers,
 		"Secrets with tokens of service accounts that are reconciled at the same time.")
 	fs.StringVar(&o.KeyFile, "service-account-private-key-file", o.KeyFile,
-		"File with the private key, RSA or ECDSA, in PEM, that signs the tokens of service accounts in Secrets. The API server must have "+
-			"its public key (--service-account-key-file). The file is read again when it changes. Without it this controller is off, "+
+		"File with the private key, RSA or ECDSA, in PEM, that signs the tokens of service accounts in Secrets. The "+
+			"API server must have "+
+			"its public key (--service-account-key-file). The file is read again when it changes. Without it this "+
+			"controller is off, "+
 			"whatever --controllers says.")
 }
 

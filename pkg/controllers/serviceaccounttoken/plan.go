@@ -49,7 +49,8 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "the Secret is complete"}
 	}
 	return plan.Plan{Why: "set in the Secret: " + strings.Join(missing, ", "), Steps: []plan.Step{
-		plan.Change{Old: s.Secret, New: annotated(s), Sign: missing, Why: "the Secret lacks " + strings.Join(missing, ", ")},
+		plan.Change{Old: s.Secret, New: annotated(s), Sign: missing,
+			Why: "the Secret lacks " + strings.Join(missing, ", ")},
 	}}
 }
 

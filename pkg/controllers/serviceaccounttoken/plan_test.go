@@ -30,7 +30,8 @@ type edit = func(*corev1.Secret)
 // secret is one that a user has just created for the ServiceAccount builder.
 func secret(edits ...edit) *corev1.Secret {
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token", UID: "secret", ResourceVersion: "5", Labels: map[string]string{"app": "x"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token", UID: "secret", ResourceVersion: "5",
+			Labels:      map[string]string{"app": "x"},
 			Annotations: map[string]string{corev1.ServiceAccountNameKey: "builder"}},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
@@ -83,15 +84,21 @@ func TestPlan(t *testing.T) {
 		scene
 		want string
 	}{
-		{"TOK-16 a Secret that asks for a token gets one", scene{Secret: secret(), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-16 a Secret that asks for a token gets one", scene{Secret: secret(), Account: account("a1")},
+			"ca.crt=CA namespace=shop token=T"},
 		{"TOK-16 the same with the uid", scene{Secret: secret(of("a1")), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
 		{"TOK-13 all is there", scene{Secret: secret(complete), Account: account("a1")}, ""},
-		{"TOK-13 a token is not looked at", scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["token"] = []byte("X") }), Account: account("a1")}, ""},
-		{"TOK-13 another namespace is not looked at", scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["namespace"] = []byte("X") }), Account: account("a1")}, ""},
-		{"TOK-17 other authorities", scene{Secret: secret(complete), Account: account("a1"), Bundle: "new"}, "ca.crt=new namespace=shop token=T"},
+		{"TOK-13 a token is not looked at",
+			scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["token"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-13 another namespace is not looked at",
+			scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["namespace"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-17 other authorities", scene{Secret: secret(complete), Account: account("a1"), Bundle: "new"},
+			"ca.crt=new namespace=shop token=T"},
 		{"TOK-13 no authorities", scene{Secret: secret(complete), Account: account("a1"), Bundle: "none"}, ""},
-		{"TOK-15 other data stay", scene{Secret: secret(holding("x=y", "token=old")), Account: account("a1")}, "ca.crt=CA namespace=shop token=old x=y"},
-		{"TOK-15 an empty token counts as none", scene{Secret: secret(complete, holding("ca.crt=CA", "namespace=shop", "token=")), Account: account("a1")},
+		{"TOK-15 other data stay", scene{Secret: secret(holding("x=y", "token=old")), Account: account("a1")},
+			"ca.crt=CA namespace=shop token=old x=y"},
+		{"TOK-15 an empty token counts as none",
+			scene{Secret: secret(complete, holding("ca.crt=CA", "namespace=shop", "token=")), Account: account("a1")},
 			"ca.crt=CA namespace=shop token=T"},
 		{"TOK-12 no ServiceAccount", scene{Secret: secret()}, "delete"},
 		{"TOK-12 no ServiceAccount, and complete", scene{Secret: secret(complete)}, "delete"},
@@ -186,7 +193,8 @@ func TestTOK11References(t *testing.T) {
 		want []corev1.ObjectReference
 	}{
 		{"the only one", snapshot{Gone: "token", Account: account("a1", "token")}, []corev1.ObjectReference{}},
-		{"one of several", snapshot{Gone: "token", Account: account("a1", "a", "token", "b")}, []corev1.ObjectReference{{Name: "a"}, {Name: "b"}}},
+		{"one of several", snapshot{Gone: "token", Account: account("a1", "a", "token", "b")},
+			[]corev1.ObjectReference{{Name: "a"}, {Name: "b"}}},
 		{"none", snapshot{Gone: "token", Account: account("a1", "a")}, nil},
 		{"no ServiceAccount", snapshot{Gone: "token"}, nil},
 	} {
@@ -257,8 +265,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	})
 }
 
-// TOK-11, TOK-12, TOK-13, TOK-15: a token that is there stays, the Secret of a living ServiceAccount is not deleted, and when the plan was carried
-// out, nothing is left to do.
+// TOK-11, TOK-12, TOK-13, TOK-15: a token that is there stays, the Secret of a living ServiceAccount is not deleted, and when the plan
+// was carried out, nothing is left to do.
 func TestTokensStayAndPlansAreDoneAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, s := drawSnapshot(t)
@@ -296,10 +304,11 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	})
 }
 
-// Secrets and ServiceAccounts are cached whole, but for managedFields. The controller is off without a key, as in managertest.Projection, so that
-// stands here, too.
+// Secrets and ServiceAccounts are cached whole, but for managedFields. The controller is off without a key, as in
+// managertest.Projection, so that stands here, too.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*corev1.Secret](): {}, client.KindFor[*corev1.ServiceAccount](): {}}})
+	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*corev1.Secret](): {},
+		client.KindFor[*corev1.ServiceAccount](): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +342,8 @@ func TestPlansHoldNoCredential(t *testing.T) {
 	c := scene{Secret: secret(holding("password=" + secretly)), Account: account("a1"), Bundle: "CA"}
 	s := c.snapshot()
 	p := planSecret(epoch, s)
-	sent, err := withSigned(p.Steps[0].(plan.Change), c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return signed, nil })
+	sent, err := withSigned(p.Steps[0].(plan.Change), c.Secret, c.Bundle,
+		func(*corev1.ServiceAccount) (string, error) { return signed, nil })
 	if err != nil || string(sent.New.(*corev1.Secret).Data["token"]) != signed {
 		t.Fatalf("sent: %+v, %v", sent.New, err)
 	}
@@ -343,7 +353,8 @@ func TestPlansHoldNoCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, credential := range []string{secretly, signed} {
-			if bytes.Contains(text, []byte(credential)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(credential)))) {
+			if bytes.Contains(text, []byte(credential)) ||
+				bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(credential)))) {
 				t.Errorf("the %s holds a credential: %s", what, text)
 			}
 		}

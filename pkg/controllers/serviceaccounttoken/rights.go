@@ -8,8 +8,10 @@ func Rights() rbac.Rights {
 		Caches: []rbac.Resource{{Name: "secrets"}, {Name: "serviceaccounts"}},
 		Own: []rbac.Rule{
 			{Resource: "secrets", Verbs: []string{"update", "delete"}, For: "Secrets with tokens of service accounts"},
-			{Resource: "serviceaccounts", Verbs: []string{"get"}, For: "a live read before a Secret is deleted because its ServiceAccount is gone"},
-			{Resource: "serviceaccounts", Verbs: []string{"update"}, For: "references to Secrets with tokens that are gone"},
+			{Resource: "serviceaccounts", Verbs: []string{"get"},
+				For: "a live read before a Secret is deleted because its ServiceAccount is gone"},
+			{Resource: "serviceaccounts", Verbs: []string{"update"},
+				For: "references to Secrets with tokens that are gone"},
 		},
 	}
 }

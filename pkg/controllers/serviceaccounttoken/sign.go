@@ -16,7 +16,8 @@ func (k *caches) sign(_ time.Time, c plan.Change) (plan.Change, error) {
 	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
 		return c, plan.ErrStale
 	}
-	return withSigned(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().token(a, secret) })
+	return withSigned(c, secret, k.bundle.Get(),
+		func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().token(a, secret) })
 }
 
 // withSigned returns the change of the Secret with all that it lacks (TOK-15).

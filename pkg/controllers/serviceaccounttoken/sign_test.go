@@ -71,7 +71,8 @@ func TestTokens(t *testing.T) {
 			}
 			sum := sha256.Sum256(der)
 			parts := strings.Split(token, ".")
-			if diff := cmp.Diff(map[string]any{"alg": alg, "kid": base64.RawURLEncoding.EncodeToString(sum[:])}, decoded(t, parts[0])); diff != "" {
+			if diff := cmp.Diff(map[string]any{"alg": alg, "kid": base64.RawURLEncoding.EncodeToString(sum[:])},
+				decoded(t, parts[0])); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(map[string]any{ // TOK-19
@@ -110,7 +111,8 @@ func FuzzSigningKey(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range [][]byte{pem, pem[:len(pem)/2], append([]byte("x\n"), pem...), encoded(f, small), nil, []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")} {
+	for _, seed := range [][]byte{pem, pem[:len(pem)/2], append([]byte("x\n"), pem...), encoded(f, small), nil,
+		[]byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -43,36 +43,39 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	own := newCollectors(c.Enabled("MaxUnavailableStatefulSet"), func(set *appsv1.StatefulSet) bool { return sets.Get(set.Namespace, set.Name) != nil })
+	own := newCollectors(c.Enabled("MaxUnavailableStatefulSet"),
+		func(set *appsv1.StatefulSet) bool { return sets.Get(set.Namespace, set.Name) != nil })
 	own.register(c.RegisterMetrics)
 	k := &caches{
 		sets: sets, pods: pods, claims: claims, revisions: revisions,
-		maxUnavailable: c.Enabled("MaxUnavailableStatefulSet"), byBytes: !c.Enabled("StatefulSetSemanticRevisionComparison"),
+		maxUnavailable:   c.Enabled("MaxUnavailableStatefulSet"),
+		byBytes:          !c.Enabled("StatefulSetSemanticRevisionComparison"),
 		replaceStuckPods: o.ReplaceStuckPods,
 	}
 	owners := &owners{informers.Owners[*appsv1.StatefulSet]{
 		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
-	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
-		Name:      "statefulset",
-		Workers:   int(o.Workers),
-		Explained: []string{"StatefulSet"},
-		Watches: []reconcile.Watch{
-			sets.Watch(own.enqueues, informers.WithResync),
-			pods.Watch(owners.enqueuesByPod),
-			claims.Watch(owners.enqueuesByClaim),
-			revisions.Watch(owners.Enqueues),
-		},
-		Observe:  k.observe,
-		Remember: remember,
-		Owner:    func(s snapshot) plan.Object { return s.Set },
-		Subject:  func(s snapshot) types.UID { return s.Set.UID },
-		Plan:     planSet,
-		Report:   reportStatus,
-		Applied:  own.applied,
-		Live:     live,
-	})
+	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale),
+		reconcile.Controller[snapshot, decision, memory]{
+			Name:      "statefulset",
+			Workers:   int(o.Workers),
+			Explained: []string{"StatefulSet"},
+			Watches: []reconcile.Watch{
+				sets.Watch(own.enqueues, informers.WithResync),
+				pods.Watch(owners.enqueuesByPod),
+				claims.Watch(owners.enqueuesByClaim),
+				revisions.Watch(owners.Enqueues),
+			},
+			Observe:  k.observe,
+			Remember: remember,
+			Owner:    func(s snapshot) plan.Object { return s.Set },
+			Subject:  func(s snapshot) types.UID { return s.Set.UID },
+			Plan:     planSet,
+			Report:   reportStatus,
+			Applied:  own.applied,
+			Live:     live,
+		})
 	return term{runner, own}, nil
 }
 
@@ -86,7 +89,8 @@ type owners struct {
 func (o *owners) enqueuesByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
-	if was != nil && is != nil && was.Status.Phase == is.Status.Phase && was.Status.StartTime.Equal(is.Status.StartTime) && podutil.CountsAlike(was, is) {
+	if was != nil && is != nil && was.Status.Phase == is.Status.Phase &&
+		was.Status.StartTime.Equal(is.Status.StartTime) && podutil.CountsAlike(was, is) {
 		return nil
 	}
 	keys := o.Enqueues(before, after)
@@ -139,5 +143,6 @@ func live(s snapshot) []reconcile.Live {
 		return nil
 	}
 	namespace := s.Set.Namespace
-	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods), reconcile.LiveOf(namespace, selector, s.Revisions)}
+	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods),
+		reconcile.LiveOf(namespace, selector, s.Revisions)}
 }

@@ -80,7 +80,8 @@ func (s *simulation) look() int {
 	}
 	if len(report.Results) > 0 {
 		st := s.set().Status
-		s.note("      %d pods, %d ready, %d available; %d of current %s, %d of update %s", st.Replicas, st.ReadyReplicas, st.AvailableReplicas,
+		s.note("      %d pods, %d ready, %d available; %d of current %s, %d of update %s", st.Replicas, st.ReadyReplicas,
+			st.AvailableReplicas,
 			st.CurrentReplicas, st.CurrentRevision, st.UpdatedReplicas, st.UpdateRevision)
 		for _, c := range st.Conditions {
 			s.note("      %s is %s: %s, %s", c.Type, c.Status, c.Reason, c.Message)
@@ -131,7 +132,8 @@ func (s *simulation) collector() {
 	}
 	for _, c := range plantest.All[*corev1.PersistentVolumeClaim](s.world) {
 		dead := func(ref metav1.OwnerReference) bool { return !alive[ref.UID] }
-		if len(c.OwnerReferences) > 0 && !slices.ContainsFunc(c.OwnerReferences, func(ref metav1.OwnerReference) bool { return !dead(ref) }) {
+		if len(c.OwnerReferences) > 0 &&
+			!slices.ContainsFunc(c.OwnerReferences, func(ref metav1.OwnerReference) bool { return !dead(ref) }) {
 			s.note("    garbage collector: delete PersistentVolumeClaim %s", c.Name)
 			s.world.Remove(c)
 		}

@@ -102,7 +102,8 @@ func claims(names ...string) edit {
 	return func(set *appsv1.StatefulSet) {
 		set.Spec.VolumeClaimTemplates = nil
 		for _, name := range names {
-			set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates,
+				corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 	}
 }
@@ -112,7 +113,8 @@ func policy(text string) edit {
 	scaled, gone, _ := strings.Cut(text, "/")
 	return func(set *appsv1.StatefulSet) {
 		set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-			WhenScaled: appsv1.PersistentVolumeClaimRetentionPolicyType(scaled), WhenDeleted: appsv1.PersistentVolumeClaimRetentionPolicyType(gone),
+			WhenScaled:  appsv1.PersistentVolumeClaimRetentionPolicyType(scaled),
+			WhenDeleted: appsv1.PersistentVolumeClaimRetentionPolicyType(gone),
 		}
 	}
 }
@@ -156,7 +158,8 @@ func orphan(p *corev1.Pod) { p.OwnerReferences = nil }
 func relabelled(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
 
 func claim(name string, edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: name, UID: types.UID("uid-" + name)}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: plantest.Namespace, Name: name,
+		UID: types.UID("uid-" + name)}}
 	for _, e := range edits {
 		e(c)
 	}

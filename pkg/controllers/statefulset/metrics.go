@@ -103,5 +103,6 @@ func (c collectors) enqueues(before, after plan.Object) []plan.Key {
 
 // labelsOf are the labels of the gauges of a set.
 func labelsOf(set *appsv1.StatefulSet) []string {
-	return []string{set.Namespace, set.Name, string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement))}
+	return []string{set.Namespace, set.Name,
+		string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement))}
 }

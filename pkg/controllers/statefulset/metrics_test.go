@@ -38,7 +38,8 @@ func TestMetrics(t *testing.T) {
 		}
 		return all
 	}
-	const most, unavailable = "statefulset_controller_statefulset_max_unavailable", "statefulset_controller_statefulset_unavailable_replicas"
+	const most, unavailable = "statefulset_controller_statefulset_max_unavailable",
+		"statefulset_controller_statefulset_unavailable_replicas"
 	set := web(3)
 	c.countStale(schema.GroupResource{Resource: "pods"})
 	applied(t.Context(), c, see(set, revision("v1", 1, set), pod(set, 0, "v1")))

@@ -26,7 +26,8 @@ type memory struct {
 	Data       []byte                  // of this template: to encode it is expensive
 	Revision   string                  // that it has
 	Reported   map[types.UID]bool      // claims whose conflict was reported
-	Refused    []int                   // ordinals of parallel pods of which something was refused, the latest refusal last
+	// ordinals of parallel pods of which something was refused, the latest refusal last
+	Refused []int
 }
 
 // observation is what observe returns.
@@ -152,7 +153,8 @@ func (k *caches) lookUp(s snapshot) {
 		if other != nil {
 			s.Named[name] = other
 		}
-		if claims := k.claimsOf(s, ordinal); other == nil && (claims == 0 || claims < len(s.Set.Spec.VolumeClaimTemplates)) {
+		if claims := k.claimsOf(s, ordinal); other == nil &&
+			(claims == 0 || claims < len(s.Set.Spec.VolumeClaimTemplates)) {
 			free++
 		}
 	}

@@ -16,10 +16,12 @@ type Options struct {
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.Workers, "concurrent-statefulset-syncs", o.Workers, "StatefulSets that are reconciled at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-statefulset-syncs", o.Workers,
+		"StatefulSets that are reconciled at the same time.")
 	fs.BoolVar(&o.ReplaceStuckPods, "statefulset-replace-stuck-pods", o.ReplaceStuckPods,
-		"Replace pods of StatefulSets with ordered pods that have never become ready, when their revision is outdated. "+
-			"Without it, a rollout that is stuck at such a pod stays stuck after the template has been corrected, until somebody deletes the pod.")
+		"Replace pods of StatefulSets with ordered pods that have never become ready, when their revision is "+
+			"outdated. Without it, a rollout that is stuck at such a pod stays stuck after the template has been "+
+			"corrected, until somebody deletes the pod.")
 }
 
 // Validate implements manager.Flags.

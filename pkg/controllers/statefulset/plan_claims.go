@@ -137,7 +137,8 @@ func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits st
 		claim := r.Claims[claimName(r.Set, template, ordinal)]
 		if claim == nil {
 			create.Sequences = append(create.Sequences, []plan.Step{plan.Create{
-				Object: newClaim(r.Set, template, ordinal), Unowned: true, Events: claimEvents(r.Set, name), Why: "a pod needs the claim",
+				Object: newClaim(r.Set, template, ordinal), Unowned: true, Events: claimEvents(r.Set, name),
+				Why: "a pod needs the claim",
 			}})
 			continue
 		}

@@ -21,13 +21,17 @@ func TestClaims(t *testing.T) {
 	gone := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: plantest.Epoch} }
 	for _, c := range []row{
 		{name: "STS-21 claims come before the pod", set: two, want: []string{"create data-web-0 | create logs-web-0", "create web-0"}},
-		{name: "STS-21 only those that are missing", set: two, more: []plan.Object{claim("data-web-0")}, want: []string{"create logs-web-0", "create web-0"}},
+		{name: "STS-21 only those that are missing", set: two, more: []plan.Object{claim("data-web-0")},
+			want: []string{"create logs-web-0", "create web-0"}},
 		{
-			name: "STS-21 not while a claim is being deleted; the others are created", set: two, more: []plan.Object{claim("data-web-0", gone)},
-			want: []string{"create logs-web-0", "Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"},
+			name: "STS-21 not while a claim is being deleted; the others are created", set: two,
+			more: []plan.Object{claim("data-web-0", gone)},
+			want: []string{"create logs-web-0",
+				"Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"},
 		},
 		{
-			name: "STS-22 a pending pod gets its claims back", set: one, pods: []*corev1.Pod{pod(one, 0, "v1", plantest.Phase(corev1.PodPending))},
+			name: "STS-22 a pending pod gets its claims back", set: one,
+			pods: []*corev1.Pod{pod(one, 0, "v1", plantest.Phase(corev1.PodPending))},
 			want: []string{"create data-web-0"},
 		},
 		{name: "STS-22 a running one does not", set: one, pods: []*corev1.Pod{pod(one, 0, "v1")}},
@@ -53,20 +57,26 @@ func TestRetention(t *testing.T) {
 		{"STS-24c", "Delete/Retain", nil, nil, []string{"change data-web-1 of [uid-web-1]"}},
 		{"STS-24d", "Delete/Delete", nil, nil, []string{"change data-web-0 of [uid-web]", "change data-web-1 of [uid-web-1]"}},
 		{"STS-24b nothing to do", "Retain/Delete", []string{"set"}, []string{"set"}, nil},
-		{"STS-24c a pod that is wanted again", "Delete/Retain", []string{"pod web-0"}, []string{"pod web-1"}, []string{"change data-web-0 of []"}},
-		{"STS-28 back to the default", "Retain/Retain", []string{"set"}, []string{"pod web-1"}, []string{"change data-web-0 of []", "change data-web-1 of []"}},
-		{"STS-25 other owners stay", "Retain/Delete", []string{"plain other"}, []string{"set"}, []string{"change data-web-0 of [uid-other uid-web]"}},
+		{"STS-24c a pod that is wanted again", "Delete/Retain", []string{"pod web-0"}, []string{"pod web-1"},
+			[]string{"change data-web-0 of []"}},
+		{"STS-28 back to the default", "Retain/Retain", []string{"set"}, []string{"pod web-1"},
+			[]string{"change data-web-0 of []", "change data-web-1 of []"}},
+		{"STS-25 other owners stay", "Retain/Delete", []string{"plain other"}, []string{"set"},
+			[]string{"change data-web-0 of [uid-other uid-web]"}},
 		{"STS-26 a reference to an earlier set", "Retain/Delete", []string{"old set"}, []string{"set"}, nil},
 		{"STS-26 a reference to an earlier pod", "Delete/Retain", nil, []string{"old pod web-1"}, nil},
-		{"STS-27 a reference that does not control is replaced", "Retain/Delete", []string{"plain set"}, []string{"set"}, []string{"change data-web-0 of [uid-web]"}},
+		{"STS-27 a reference that does not control is replaced", "Retain/Delete", []string{"plain set"}, []string{"set"},
+			[]string{"change data-web-0 of [uid-web]"}},
 		{
 			"STS-27 a claim that another owner controls", "Retain/Delete", []string{"other"}, []string{"set"},
-			[]string{"Warning ConflictingController: PersistentVolumeClaim data-web-0 is controlled by another owner: the retention policy of StatefulSet web is ignored for it"},
+			[]string{"Warning ConflictingController: PersistentVolumeClaim data-web-0 is controlled by another owner: the retention " +
+				"policy of StatefulSet web is ignored for it"},
 		},
 		{
 			"STS-27 own references are taken off it", "Retain/Delete", []string{"other", "plain set"}, []string{"set"},
 			[]string{
-				"Warning ConflictingController: PersistentVolumeClaim data-web-0 is controlled by another owner: the retention policy of StatefulSet web is ignored for it",
+				"Warning ConflictingController: PersistentVolumeClaim data-web-0 is controlled by another owner: the retention policy of " +
+					"StatefulSet web is ignored for it",
 				"change data-web-0 of [uid-other]",
 			},
 		},
@@ -100,17 +110,20 @@ func TestRefusedClaims(t *testing.T) {
 	}
 	for _, c := range []row{
 		{
-			name: "STS-25 a replica's claim, and the next pod", set: two, pods: []*corev1.Pod{pod(two, 0, "v1")}, more: []plan.Object{claim("data-web-0")},
+			name: "STS-25 a replica's claim, and the next pod", set: two, pods: []*corev1.Pod{pod(two, 0, "v1")},
+			more: []plan.Object{claim("data-web-0")},
 			want: []string{"change data-web-0 of [uid-web] | create data-web-1, create web-1"},
 		},
 		{
 			name: "STS-25 with ordered pods, the claims of pods whose turn has not come", set: two,
-			pods: []*corev1.Pod{pod(two, 0, "v1"), pod(two, 1, "v1"), pod(two, 2, "v1"), pod(two, 3, "v1")}, more: append(ownedClaims(2), claim("data-web-2"), claim("data-web-3")),
+			pods: []*corev1.Pod{pod(two, 0, "v1"), pod(two, 1, "v1"), pod(two, 2, "v1"), pod(two, 3, "v1")},
+			more: append(ownedClaims(2), claim("data-web-2"), claim("data-web-3")),
 			want: []string{"change data-web-2 of [uid-web-2] | change data-web-3 of [uid-web-3], delete web-3"},
 		},
 		{
 			name: "STS-52 with parallel pods, each on its own", set: twoParallel,
-			pods: []*corev1.Pod{pod(two, 0, "v1", plantest.Phase(corev1.PodFailed)), pod(two, 2, "v1"), pod(two, 3, "v1"), pod(two, 4, "v1")},
+			pods: []*corev1.Pod{pod(two, 0, "v1", plantest.Phase(corev1.PodFailed)), pod(two, 2, "v1"), pod(two, 3, "v1"),
+				pod(two, 4, "v1")},
 			more: []plan.Object{claim("data-web-0"), claim("data-web-2"), claim("data-web-3"), claim("data-web-4", ownedBy("pod web-4"))},
 			want: []string{
 				"change data-web-3 of [uid-web-3], delete web-3 | change data-web-2 of [uid-web-2], delete web-2 | delete web-4 | " +
@@ -119,7 +132,8 @@ func TestRefusedClaims(t *testing.T) {
 		},
 		{
 			name: "STS-55 a pod that is updated", set: web(1, append(deletes, image("v2"))...), pods: []*corev1.Pod{pod(two, 0, "v1")},
-			more: []plan.Object{claim("data-web-0"), revision("v2", 2, two)}, want: []string{"change data-web-0 of [uid-web]", "delete web-0"},
+			more: []plan.Object{claim("data-web-0"), revision("v2", 2, two)},
+			want: []string{"change data-web-0 of [uid-web]", "delete web-0"},
 		},
 	} {
 		c.run(t)
@@ -145,7 +159,8 @@ func TestSTS20NewClaim(t *testing.T) {
 	set.Spec.VolumeClaimTemplates[0].Spec.VolumeName = "v"
 	want := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: plantest.Namespace, Name: "data-web-7", Labels: map[string]string{"app": "web", "disk": "fast"}, Annotations: map[string]string{"note": "x"},
+			Namespace: plantest.Namespace, Name: "data-web-7", Labels: map[string]string{"app": "web", "disk": "fast"},
+			Annotations:     map[string]string{"note": "x"},
 			OwnerReferences: []metav1.OwnerReference{reference("set")},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
@@ -167,9 +182,11 @@ func TestSTS13NewPod(t *testing.T) {
 	}
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: plantest.Namespace, Name: "web-7", GenerateName: "web-", Annotations: template.Annotations, Finalizers: template.Finalizers,
+			Namespace: plantest.Namespace, Name: "web-7", GenerateName: "web-", Annotations: template.Annotations,
+			Finalizers: template.Finalizers,
 			Labels: map[string]string{
-				"app": "web", "statefulset.kubernetes.io/pod-name": "web-7", "apps.kubernetes.io/pod-index": "7", "controller-revision-hash": "web-abc",
+				"app": "web", "statefulset.kubernetes.io/pod-name": "web-7", "apps.kubernetes.io/pod-index": "7",
+				"controller-revision-hash": "web-abc",
 			},
 			OwnerReferences: []metav1.OwnerReference{reference("set")},
 		},
@@ -218,7 +235,8 @@ func TestEnqueues(t *testing.T) {
 	}
 	o := ownersAmong(sets)
 	for claimed, want := range map[string]string{
-		"data-web-0": "web", "my-data-web-0": "web", "data-a-web-0": "a-web", "data-db-1-3": "db-1", "logs-web-0": "", "data-web": "", "data-web-00": "", "x": "",
+		"data-web-0": "web", "my-data-web-0": "web", "data-a-web-0": "a-web", "data-db-1-3": "db-1", "logs-web-0": "", "data-web": "",
+		"data-web-00": "", "x": "",
 	} {
 		var got string
 		for _, key := range o.enqueuesByClaim(claim(claimed), nil) {

@@ -35,8 +35,9 @@ func podNotCreated(set *appsv1.StatefulSet, pod, why string) plan.Event {
 // claimEvents are those of the creation of a claim for a pod (STS-72, STS-73).
 func claimEvents(set *appsv1.StatefulSet, pod string) plan.Events {
 	return plan.Events{
-		Done:   done(creation, fmt.Sprintf("Claim {name} Pod %s in StatefulSet %s success", pod, set.Name)),
-		Failed: failedTo(creation, fmt.Sprintf("Claim {name} for Pod %s in StatefulSet %s failed error: {error}", pod, set.Name)),
+		Done: done(creation, fmt.Sprintf("Claim {name} Pod %s in StatefulSet %s success", pod, set.Name)),
+		Failed: failedTo(creation,
+			fmt.Sprintf("Claim {name} for Pod %s in StatefulSet %s failed error: {error}", pod, set.Name)),
 	}
 }
 
@@ -44,7 +45,9 @@ func claimEvents(set *appsv1.StatefulSet, pod string) plan.Events {
 func conflictEvent(set *appsv1.StatefulSet, claim string) plan.Event {
 	return plan.Event{
 		Type: corev1.EventTypeWarning, Reason: "ConflictingController",
-		Message: fmt.Sprintf("PersistentVolumeClaim %s is controlled by another owner: the retention policy of StatefulSet %s is ignored for it", claim, set.Name),
+		Message: fmt.Sprintf(
+			"PersistentVolumeClaim %s is controlled by another owner: the retention policy of StatefulSet %s is "+
+				"ignored for it", claim, set.Name),
 	}
 }
 

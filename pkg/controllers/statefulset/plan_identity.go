@@ -99,7 +99,8 @@ func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) (all 
 	for i := range set.Spec.VolumeClaimTemplates {
 		template := &set.Spec.VolumeClaimTemplates[i]
 		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(set, template, ordinal)}
-		all = append(all, corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+		all = append(all,
+			corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
 	}
 	for _, v := range others {
 		claimed := func(template corev1.PersistentVolumeClaim) bool { return template.Name == v.Name }
@@ -112,7 +113,8 @@ func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) (all 
 
 // newClaim makes the claim for one of the set's templates (STS-20). If the retention policy has it deleted with the
 // set, it says so from the beginning (STS-24).
-func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) *corev1.PersistentVolumeClaim {
+func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim,
+	ordinal int) *corev1.PersistentVolumeClaim {
 	template = template.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{

@@ -45,7 +45,8 @@ func (r *rollout) clear(earlier []*corev1.Pod) []plan.Step {
 			doomed = append(doomed, p)
 		}
 	}
-	r.say("%d pods of earlier revisions have to be gone before any of revision %s is created", len(earlier), r.update.Name)
+	r.say("%d pods of earlier revisions have to be gone before any of revision %s is created", len(earlier),
+		r.update.Name)
 	if len(doomed) == 0 {
 		return nil
 	}

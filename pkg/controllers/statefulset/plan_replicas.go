@@ -81,7 +81,8 @@ func (r *rollout) planOrdinal(ordinal int) (steps []plan.Step, goOn bool) {
 	case podutil.Finished(p) && p.DeletionTimestamp == nil:
 		r.say("delete pod %s, which has finished, to create it anew", p.Name)
 		return r.remove("it has finished", p), false
-	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil: // its claims may have been deleted since it was created
+	// its claims may have been deleted since it was created
+	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil:
 		create, _, _ := r.missingClaims(ordinal)
 		steps = asSteps(create)
 	}
@@ -114,7 +115,8 @@ func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 	r.identifying = true
 	changed := p.DeepCopy()
 	changed.Labels = withLabels(p.Labels, identityLabels(r.Set, ordinal))
-	return []plan.Step{plan.Change{Old: p, New: changed, Events: podEvents(r.Set, change), Why: "the pod lacks the labels of its identity"}}
+	return []plan.Step{plan.Change{Old: p, New: changed, Events: podEvents(r.Set, change),
+		Why: "the pod lacks the labels of its identity"}}
 }
 
 // scaleInOrder creates what is missing, and then deletes what is too many.
@@ -157,7 +159,8 @@ func (r *rollout) replacesStuck(p *corev1.Pod, ordinal int, why string) bool {
 	case !stuck:
 		r.say("pod %s %s, the others wait for it", p.Name, why)
 	case !r.ReplaceStuckPods:
-		r.say("pod %s has an outdated revision and has never been ready; the rollout is stuck until it becomes ready or is deleted "+
+		r.say("pod %s has an outdated revision and has never been ready; the rollout is stuck until it becomes ready "+
+			"or is deleted "+
 			"(see --statefulset-replace-stuck-pods)", p.Name)
 	default:
 		r.say("replace pod %s, which has an outdated revision and has never been ready", p.Name)
@@ -274,7 +277,8 @@ func (r *rollout) refusals(did plan.Outcome) []int {
 		}
 	}
 	known = slices.DeleteFunc(known, func(ordinal int) bool {
-		return r.replicas[ordinal] != nil || ordinal < start(r.Set) || ordinal >= end(r.Set) || slices.Contains(latest, ordinal)
+		return r.replicas[ordinal] != nil || ordinal < start(r.Set) || ordinal >= end(r.Set) ||
+			slices.Contains(latest, ordinal)
 	})
 	return append(known, latest...)
 }
@@ -322,7 +326,8 @@ func (r *rollout) create(ordinal int) []plan.Step {
 	}
 	r.say("create pod %s of revision %s", name, revision.Name)
 	return append(steps, plan.Create{
-		Object: newPod(r.Set, ordinal, template, revision.Name), Selector: r.Set.Spec.Selector, Events: podEvents(r.Set, creation), Why: "the pod is missing",
+		Object: newPod(r.Set, ordinal, template, revision.Name), Selector: r.Set.Spec.Selector,
+		Events: podEvents(r.Set, creation), Why: "the pod is missing",
 	})
 }
 

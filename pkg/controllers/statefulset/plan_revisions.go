@@ -98,7 +98,8 @@ func (r *rollout) newRevision(found *revisions, number int64) error {
 		}
 	}
 	found.update = made
-	found.steps = []plan.Step{plan.Create{Object: made, Selector: r.Set.Spec.Selector, Why: "the template has no revision yet"}}
+	found.steps = []plan.Step{plan.Create{Object: made, Selector: r.Set.Spec.Selector,
+		Why: "the template has no revision yet"}}
 	r.say("create revision %s", made.Name)
 	return nil
 }
@@ -142,7 +143,8 @@ func (r *rollout) truncateHistory() []plan.Step {
 	for _, p := range r.mine {
 		used[revisionOf(p)] = true
 	}
-	unused := slices.DeleteFunc(slices.Clone(r.Revisions), func(c *appsv1.ControllerRevision) bool { return used[c.Name] })
+	unused := slices.DeleteFunc(slices.Clone(r.Revisions),
+		func(c *appsv1.ControllerRevision) bool { return used[c.Name] })
 	limit := ptr.Deref(r.Set.Spec.RevisionHistoryLimit, history.DefaultLimit)
 	old := history.Surplus(unused, limit, func(*appsv1.ControllerRevision) bool { return false })
 	if limit < 0 || len(old) == 0 {

@@ -27,8 +27,9 @@ var now = plantest.Epoch.Add(10 * time.Second)
 func drawSnapshot(t *rapid.T) snapshot {
 	set := web(rapid.Int32Range(0, 5).Draw(t, "replicas"))
 	edits := map[string]edit{
-		"as is": func(*appsv1.StatefulSet) {}, "parallel": parallel, "on deletion": onDelete, "partition": partition(2), "starts at 2": from(2),
-		"waits": minReady(60), "has claims": claims("data"), "deletes claims": policy("Delete/Delete"), "keeps no history": keeps(0),
+		"as is": func(*appsv1.StatefulSet) {}, "parallel": parallel, "on deletion": onDelete, "partition": partition(2),
+		"starts at 2": from(2),
+		"waits":       minReady(60), "has claims": claims("data"), "deletes claims": policy("Delete/Delete"), "keeps no history": keeps(0),
 		"updates two at once": most("2"), "recreates": recreate,
 	}
 	names := sortedNames(edits)
@@ -39,7 +40,8 @@ func drawSnapshot(t *rapid.T) snapshot {
 	set.Status.CurrentRevision = revision(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "current"), 1, set).Name
 	objects := []plan.Object{revision("v1", 1, set), revision("v2", 2, set)}
 	podEdits := map[string]podEdit{
-		"as is": func(*corev1.Pod) {}, "unready": unready, "stuck": stuck, "terminating": plantest.Terminating, "failed": plantest.Phase(corev1.PodFailed),
+		"as is": func(*corev1.Pod) {}, "unready": unready, "stuck": stuck, "terminating": plantest.Terminating,
+		"failed":  plantest.Phase(corev1.PodFailed),
 		"pending": plantest.Phase(corev1.PodPending), "an orphan": orphan, "relabelled": relabelled,
 	}
 	for i := range 7 {
@@ -49,7 +51,8 @@ func drawSnapshot(t *rapid.T) snapshot {
 			objects = append(objects, p)
 		}
 		if rapid.Bool().Draw(t, "claim is there") {
-			owners := rapid.SampledFrom([]string{"set", "plain set", "other", "old set", fmt.Sprint("pod web-", i), fmt.Sprint("old pod web-", i)}).Draw(t, "claim's owner")
+			owners := rapid.SampledFrom([]string{"set", "plain set", "other", "old set", fmt.Sprint("pod web-", i),
+				fmt.Sprint("old pod web-", i)}).Draw(t, "claim's owner")
 			objects = append(objects, claim(fmt.Sprint("data-web-", i), ownedBy(owners)))
 		}
 	}
@@ -104,7 +107,8 @@ func TestOnePodForEachIdentity(t *testing.T) {
 		s := drawSnapshot(t)
 		created, deleted := podsOf(planned(now, s))
 		for _, ordinal := range created {
-			if s.Named[podName(s.Set, ordinal)] != nil || slices.Contains(deleted, ordinal) || ordinal < start(s.Set) || ordinal >= end(s.Set) {
+			if s.Named[podName(s.Set, ordinal)] != nil || slices.Contains(deleted, ordinal) || ordinal < start(s.Set) ||
+				ordinal >= end(s.Set) {
 				t.Fatalf("creates %v, deletes %v", created, deleted)
 			}
 		}
@@ -166,8 +170,8 @@ func TestMaxUnavailableIsKept(t *testing.T) {
 	})
 }
 
-// While a pod of an earlier revision is left, a set that recreates its pods makes none and deletes none that is up to date. It waits for nothing
-// else: in the end all pods are of the update revision (STS-76).
+// While a pod of an earlier revision is left, a set that recreates its pods makes none and deletes none that is up to date. It waits
+// for nothing else: in the end all pods are of the update revision (STS-76).
 func TestRevisionsNeverMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
@@ -215,13 +219,15 @@ func TestClaimsAreSafe(t *testing.T) {
 					return
 				}
 				for _, ref := range step.New.GetOwnerReferences() {
-					added := !slices.ContainsFunc(before.OwnerReferences, func(r metav1.OwnerReference) bool { return reflect.DeepEqual(r, ref) })
+					added := !slices.ContainsFunc(before.OwnerReferences,
+						func(r metav1.OwnerReference) bool { return reflect.DeepEqual(r, ref) })
 					if added && !(ref.UID == s.Set.UID && gone || ref.Kind == "Pod" && scaled) {
 						t.Fatalf("%s gets the owner %v", before.Name, ref)
 					}
 				}
 				for _, ref := range before.OwnerReferences {
-					kept := slices.ContainsFunc(step.New.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return reflect.DeepEqual(r, ref) })
+					kept := slices.ContainsFunc(step.New.GetOwnerReferences(),
+						func(r metav1.OwnerReference) bool { return reflect.DeepEqual(r, ref) })
 					if !kept && ref.UID != s.Set.UID && !strings.HasPrefix(string(ref.UID), "uid-web-") {
 						t.Fatalf("%s loses the owner %v", before.Name, ref)
 					}
@@ -443,7 +449,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 				o.SetName(fmt.Sprint(rapid.SampledFrom([]string{"web-", "data-web-", "x"}).Draw(t, "name"), i))
 				o.SetUID(types.UID(fmt.Sprint("uid-", i)))
 				o.SetLabels(map[string]string{"app": "web"})
-				o.SetOwnerReferences(rapid.SampledFrom([][]metav1.OwnerReference{nil, {reference("set")}, {reference("other"), reference("set")}}).Draw(t, "owners"))
+				o.SetOwnerReferences(rapid.SampledFrom([][]metav1.OwnerReference{nil, {reference("set")},
+					{reference("other"), reference("set")}}).Draw(t, "owners"))
 			}
 			objects = append(objects, p, c, r)
 		}
@@ -467,7 +474,8 @@ func TestConverges(t *testing.T) {
 		}
 		objects := []plan.Object{drawn.Set}
 		for _, p := range drawn.Named {
-			if drawn.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || p.Status.Phase != corev1.PodRunning || ready(p) {
+			if drawn.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || p.Status.Phase != corev1.PodRunning ||
+				ready(p) {
 				objects = append(objects, p)
 			}
 		}

@@ -30,7 +30,8 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	}
 	set := *s.Set // its parts belong to the cache: they are replaced, not changed
 	set.Status = status
-	p.Steps = append(p.Steps, plan.Change{Old: s.Set, New: &set, Subresource: plan.Status, Why: "the status has changed"})
+	p.Steps = append(p.Steps,
+		plan.Change{Old: s.Set, New: &set, Subresource: plan.Status, Why: "the status has changed"})
 	if len(failures) == 0 {
 		p.When = r.when(status, did)
 	}
@@ -106,7 +107,8 @@ func (r *rollout) complete(status appsv1.StatefulSetStatus) bool {
 // nextAvailable is when the next pod has been ready for minReadySeconds (STS-7).
 func (r *rollout) nextAvailable() (next time.Duration) {
 	for _, p := range r.mine {
-		if in := podutil.AvailableIn(p, r.Set.Spec.MinReadySeconds, r.now); ready(p) && in > 0 && (next == 0 || in < next) {
+		if in := podutil.AvailableIn(p, r.Set.Spec.MinReadySeconds, r.now); ready(p) && in > 0 &&
+			(next == 0 || in < next) {
 			next = in
 		}
 	}
@@ -132,8 +134,10 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||
-		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount) || !equality.Semantic.DeepEqual(before.Conditions, status.Conditions)
-	later := plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine)))) // pods come one after the other, and most become ready soon
+		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount) ||
+		!equality.Semantic.DeepEqual(before.Conditions, status.Conditions)
+	// pods come one after the other, and most become ready soon
+	later := plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine))))
 	if news || before.ObservedGeneration < status.ObservedGeneration {
 		later = plan.Soon()
 	}
@@ -144,5 +148,6 @@ func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.W
 func (r *rollout) moving(status appsv1.StatefulSetStatus) bool {
 	wanted := int32(replicas(r.Set))
 	return r.Set.DeletionTimestamp == nil && (int32(len(r.mine)) != wanted || status.AvailableReplicas != wanted ||
-		status.Replicas != wanted || status.UpdatedReplicas != wanted && (recreates(r.Set) || rolls(r.Set) && r.partition() == 0))
+		status.Replicas != wanted ||
+		status.UpdatedReplicas != wanted && (recreates(r.Set) || rolls(r.Set) && r.partition() == 0))
 }

@@ -14,8 +14,10 @@ func (r *rollout) conditions(status appsv1.StatefulSetStatus) []appsv1.StatefulS
 	if !recreates(r.Set) || r.Set.DeletionTimestamp != nil {
 		return all
 	}
-	at := slices.IndexFunc(all, func(c appsv1.StatefulSetCondition) bool { return c.Type == appsv1.StatefulSetProgressing })
-	c := appsv1.StatefulSetCondition{Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionTrue, Reason: "RecreateInProgress"}
+	at := slices.IndexFunc(all,
+		func(c appsv1.StatefulSetCondition) bool { return c.Type == appsv1.StatefulSetProgressing })
+	c := appsv1.StatefulSetCondition{Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionTrue,
+		Reason: "RecreateInProgress"}
 	begun := at >= 0 && all[at].Status == corev1.ConditionTrue
 	switch {
 	case r.complete(status):

@@ -42,45 +42,61 @@ func TestStatus(t *testing.T) {
 	}{
 		{
 			"STS-60 an update on its way", web(4, image("v2"), current),
-			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1", unready), pod(base, 2, "v1", plantest.Terminating), pod(base, 3, "v2", noPhase)}, 0,
-			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1", unready), pod(base, 2, "v1", plantest.Terminating),
+				pod(base, 3, "v2", noPhase)}, 0,
+			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 1,
+				CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 		{
 			"STS-60c ready, but not for long enough", web(1, image("v2"), minReady(30), current), []*corev1.Pod{pod(base, 0, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 0, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 0, CurrentReplicas: 1, UpdatedReplicas: 1,
+				CurrentRevision: v2.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-61 a pod that was deleted for the update does not count any more", web(2, image("v2"), current), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1")}, 1,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			"STS-61 a pod that was deleted for the update does not count any more", web(2, image("v2"), current),
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1")}, 1,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, CurrentRevision: v1.Name,
+				UpdateRevision: v2.Name},
 		},
 		{
 			"STS-62 the update is complete", web(2, image("v2"), current), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2,
+				CurrentRevision: v2.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-62 with a partition it never is", web(2, image("v2"), current, partition(1)), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			"STS-62 with a partition it never is", web(2, image("v2"), current, partition(1)),
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1,
+				CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 		{
 			"STS-62 on deletion, too", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2,
+				CurrentRevision: v2.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-62 on deletion while a pod is outdated", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			"STS-62 on deletion while a pod is outdated", web(2, image("v2"), current, onDelete),
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1,
+				CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-61 pods of a third revision do not count", web(3, parallel, image("v2"), current), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v3"), pod(base, 2, "v3")}, 2,
-			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, CurrentReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			"STS-61 pods of a third revision do not count", web(3, parallel, image("v2"), current),
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v3"), pod(base, 2, "v3")}, 2,
+			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, CurrentReplicas: 1, CurrentRevision: v1.Name,
+				UpdateRevision: v2.Name},
 		},
 		{
 			"STS-6 a set that is being deleted is counted", web(2, image("v2"), deleted), []*corev1.Pod{pod(base, 0, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, CurrentReplicas: 1, UpdatedReplicas: 1,
+				CurrentRevision: v2.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-6 the new template of a set that is being deleted gets no revision, and none is named", web(2, image("v3"), current, deleted, func(set *appsv1.StatefulSet) { set.Status.UpdateRevision = v2.Name }),
+			"STS-6 the new template of a set that is being deleted gets no revision, and none is named",
+			web(2, image("v3"), current, deleted, func(set *appsv1.StatefulSet) { set.Status.UpdateRevision = v2.Name }),
 			[]*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v1")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1,
+				CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +138,8 @@ func TestProgressing(t *testing.T) {
 			set.Status.Conditions = []appsv1.StatefulSetCondition{foreign}
 			if status != "" {
 				set.Status.Conditions = append(set.Status.Conditions, appsv1.StatefulSetCondition{
-					Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionStatus(status), Reason: reason, LastTransitionTime: metav1.NewTime(plantest.Epoch)})
+					Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionStatus(status), Reason: reason,
+					LastTransitionTime: metav1.NewTime(plantest.Epoch)})
 			}
 		}
 	}
@@ -135,19 +152,30 @@ func TestProgressing(t *testing.T) {
 		want string
 		same bool // the time of the last transition is that of before
 	}{
-		{"STS-76 old pods are being deleted", web(2, recreate, image("v2"), has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1", plantest.Terminating)}, going + " " + deleting, false},
-		{"STS-76 after an earlier one", web(2, recreate, image("v2"), has(v1.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v1")}, going + " " + deleting, false},
-		{"STS-76 all are gone", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), nil, going + " " + waiting, true},
-		{"STS-76 some are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v2")}, going + " " + waiting, true},
+		{"STS-76 old pods are being deleted", web(2, recreate, image("v2"), has(v1.Name, "", "")),
+			[]*corev1.Pod{pod(base, 0, "v1", plantest.Terminating)}, going + " " + deleting, false},
+		{"STS-76 after an earlier one", web(2, recreate, image("v2"), has(v1.Name, "False", "RecreateCompleted")),
+			[]*corev1.Pod{pod(base, 0, "v1")}, going + " " + deleting, false},
+		{"STS-76 all are gone", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), nil, going + " " + waiting,
+			true},
+		{"STS-76 some are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")),
+			[]*corev1.Pod{pod(base, 0, "v2")}, going + " " + waiting, true},
 		{"STS-76 nobody saw the old ones go", web(2, recreate, image("v2"), has(v1.Name, "", "")), nil, going + " " + waiting, false},
-		{"STS-76 back to the current revision", web(2, recreate, image("v1"), has(v1.Name, "True", "RecreateInProgress")), nil, going + " " + waiting, true},
-		{"STS-76 all are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, false},
-		{"STS-76 and later", web(2, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, true},
-		{"STS-76 the first pods of a new set", web(2, recreate, image("v2"), has("", "", "")), []*corev1.Pod{pod(base, 0, "v2")}, "", false},
-		{"STS-76 a set that is scaled", web(3, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, "False RecreateCompleted ", true},
-		{"STS-64 other strategies", web(2, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v1")}, going + " ", true},
+		{"STS-76 back to the current revision", web(2, recreate, image("v1"), has(v1.Name, "True", "RecreateInProgress")), nil,
+			going + " " + waiting, true},
+		{"STS-76 all are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")),
+			[]*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, false},
+		{"STS-76 and later", web(2, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")),
+			[]*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, true},
+		{"STS-76 the first pods of a new set", web(2, recreate, image("v2"), has("", "", "")), []*corev1.Pod{pod(base, 0, "v2")}, "",
+			false},
+		{"STS-76 a set that is scaled", web(3, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")),
+			[]*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, "False RecreateCompleted ", true},
+		{"STS-64 other strategies", web(2, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v1")},
+			going + " ", true},
 		{"STS-64 set none", web(2, image("v2"), has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1")}, "", false},
-		{"STS-6 a set that is being deleted", web(2, recreate, image("v2"), deleted, has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1")}, "", false},
+		{"STS-6 a set that is being deleted", web(2, recreate, image("v2"), deleted, has(v1.Name, "", "")),
+			[]*corev1.Pod{pod(base, 0, "v1")}, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := []plan.Object{v1, v2}
@@ -263,9 +291,11 @@ func TestDebounce(t *testing.T) {
 		min, max time.Duration
 	}{
 		{"all pods are there", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1")}, plan.Outcome{}, 0, 0},
-		{"progress waits", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1", unready)}, plan.Outcome{}, 50 * time.Millisecond, time.Second},
+		{"progress waits", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1", unready)}, plan.Outcome{},
+			50 * time.Millisecond, time.Second},
 		{"names of revisions do not wait for long", web(2), nil, wrote, 0, plan.Soon().Longest},
-		{"nor does a spec that was seen", web(2, known, func(set *appsv1.StatefulSet) { set.Generation = 2 }), []plan.Object{pod(base, 0, "v1")}, wrote, 0, plan.Soon().Longest},
+		{"nor does a spec that was seen", web(2, known, func(set *appsv1.StatefulSet) { set.Generation = 2 }),
+			[]plan.Object{pod(base, 0, "v1")}, wrote, 0, plan.Soon().Longest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, p := statusOf(see(c.set, append(c.pods, v1)...), c.did)

@@ -24,7 +24,8 @@ func TestFirstRevision(t *testing.T) {
 	hash := history.Hash([]byte(data), 0)
 	want := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: plantest.Namespace, Name: "web-" + hash, Labels: map[string]string{"app": "web", "controller.kubernetes.io/hash": hash},
+			Namespace: plantest.Namespace, Name: "web-" + hash,
+			Labels:      map[string]string{"app": "web", "controller.kubernetes.io/hash": hash},
 			Annotations: set.Annotations, OwnerReferences: []metav1.OwnerReference{reference("set")},
 		},
 		Revision: 1,
@@ -57,7 +58,8 @@ func TestFindRevisions(t *testing.T) {
 		return r
 	}
 	reencoded := revision("v1", 1, set)
-	reencoded.Name, reencoded.Data.Raw = "web-old", []byte(strings.Replace(string(reencoded.Data.Raw), `"metadata":{`, `"metadata":{"creationTimestamp":null,`, 1))
+	reencoded.Name, reencoded.Data.Raw = "web-old",
+		[]byte(strings.Replace(string(reencoded.Data.Raw), `"metadata":{`, `"metadata":{"creationTimestamp":null,`, 1))
 	orphaned := revision("v1", 1, set)
 	orphaned.OwnerReferences = nil
 	collided, _ := revisionName(set, revision("v1", 1, set).Data.Raw, 1)
@@ -82,18 +84,27 @@ func TestFindRevisions(t *testing.T) {
 		steps           []string
 	}{
 		{"STS-33 the newest is it", set, []plan.Object{revision("v1", 1, set)}, false, named("v1"), named("v1"), 0, nil},
-		{"STS-33 none is it", set, []plan.Object{revision("v2", 3, set)}, false, named("v1"), named("v1"), 0, []string{"create revision 4"}},
-		{"STS-33 an earlier one is it", set, []plan.Object{revision("v1", 1, set), revision("v2", 2, set)}, false, named("v1"), named("v1"), 0, []string{"change revision 3"}},
-		{"STS-35 the current one is that of the status", web(1, current(named("v2"))), []plan.Object{revision("v2", 1, set), revision("v1", 2, set)}, false, named("v1"), named("v2"), 0, nil},
-		{"STS-35 if it does not exist, the update revision", web(1, current("web-gone")), []plan.Object{revision("v1", 2, set)}, false, named("v1"), named("v1"), 0, nil},
+		{"STS-33 none is it", set, []plan.Object{revision("v2", 3, set)}, false, named("v1"), named("v1"), 0,
+			[]string{"create revision 4"}},
+		{"STS-33 an earlier one is it", set, []plan.Object{revision("v1", 1, set), revision("v2", 2, set)}, false, named("v1"), named("v1"),
+			0, []string{"change revision 3"}},
+		{"STS-35 the current one is that of the status", web(1, current(named("v2"))),
+			[]plan.Object{revision("v2", 1, set), revision("v1", 2, set)}, false, named("v1"), named("v2"), 0, nil},
+		{"STS-35 if it does not exist, the update revision", web(1, current("web-gone")), []plan.Object{revision("v1", 2, set)}, false,
+			named("v1"), named("v1"), 0, nil},
 		{"STS-34 another encoding of the template is no new revision", set, []plan.Object{reencoded}, false, "web-old", "web-old", 0, nil},
-		{"STS-34 nor are new defaults of the server, of a template that has not changed", web(1, observed, newDefault), []plan.Object{revision("v1", 1, set)}, false, named("v1"), named("v1"), 0, nil},
-		{"STS-33 but a template that has changed is", web(1, observed, newDefault, nextGeneration), []plan.Object{revision("v1", 1, set)}, false, "", named("v1"), 0, []string{"create revision 2"}},
+		{"STS-34 nor are new defaults of the server, of a template that has not changed", web(1, observed, newDefault),
+			[]plan.Object{revision("v1", 1, set)}, false, named("v1"), named("v1"), 0, nil},
+		{"STS-33 but a template that has changed is", web(1, observed, newDefault, nextGeneration), []plan.Object{revision("v1", 1, set)},
+			false, "", named("v1"), 0, []string{"create revision 2"}},
 		{"STS-34 unless the gate is off", set, []plan.Object{reencoded}, true, named("v1"), named("v1"), 0, []string{"create revision 2"}},
-		{"STS-31 the name is taken by a revision with other data", set, []plan.Object{foreign("{}")}, false, collided, collided, 1, []string{"create revision 1"}},
-		{"STS-31 the name is taken by a revision with the same data", set, []plan.Object{foreign(equal)}, false, named("v1"), named("v1"), 0, nil},
+		{"STS-31 the name is taken by a revision with other data", set, []plan.Object{foreign("{}")}, false, collided, collided, 1,
+			[]string{"create revision 1"}},
+		{"STS-31 the name is taken by a revision with the same data", set, []plan.Object{foreign(equal)}, false, named("v1"), named("v1"),
+			0, nil},
 		{"STS-32 an orphan is adopted", set, []plan.Object{orphaned}, false, named("v1"), named("v1"), 0, nil},
-		{"STS-36 other changes make no revision", web(5, parallel, onDelete), []plan.Object{revision("v1", 1, set)}, false, named("v1"), named("v1"), 0, nil},
+		{"STS-36 other changes make no revision", web(5, parallel, onDelete), []plan.Object{revision("v1", 1, set)}, false, named("v1"),
+			named("v1"), 0, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := see(c.set, c.there...)
@@ -166,14 +177,16 @@ func TestRevisionThatCannotBeRead(t *testing.T) {
 	bad.Name, bad.Data.Raw = "web-bad", []byte("{")
 	p := planned(plantest.Epoch, see(set, bad, revision("v2", 2, set)))
 	got := lines(p.Steps)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: ControllerRevision web-bad: ") {
+	if len(got) != 1 ||
+		!strings.HasPrefix(got[0], "Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: ControllerRevision web-bad: ") {
 		t.Errorf("STS-71 got %v", got)
 	}
 }
 
 func TestHistory(t *testing.T) {
 	base := web(1)
-	four := []plan.Object{revision("v1", 1, base), revision("v2", 2, base), revision("v3", 3, base), revision("v4", 4, base), pod(base, 0, "v4")}
+	four := []plan.Object{revision("v1", 1, base), revision("v2", 2, base), revision("v3", 3, base), revision("v4", 4, base),
+		pod(base, 0, "v4")}
 	current := func(img string) edit {
 		return func(set *appsv1.StatefulSet) { set.Status.CurrentRevision = revision(img, 1, base).Name }
 	}
@@ -187,7 +200,8 @@ func TestHistory(t *testing.T) {
 		{"STS-37 nothing beyond the limit", web(1, image("v4"), keeps(3)), nil, nil},
 		{"STS-37 a negative limit keeps all", web(1, image("v4"), keeps(-1)), nil, nil},
 		{"STS-37 the current one stays", web(1, image("v4"), keeps(0), current("v1")), nil, []string{" | delete revision 2 revision 3"}},
-		{"STS-37 one that a pod carries stays", web(2, image("v4"), keeps(0), partition(9)), []plan.Object{pod(base, 1, "v2")}, []string{" | delete revision 1 revision 3"}},
+		{"STS-37 one that a pod carries stays", web(2, image("v4"), keeps(0), partition(9)), []plan.Object{pod(base, 1, "v2")},
+			[]string{" | delete revision 1 revision 3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planned(plantest.Epoch, see(c.set, append(c.more, four...)...))
@@ -210,7 +224,8 @@ func TestKnown(t *testing.T) {
 	}{
 		{"STS-34 nothing is remembered, and the status is of another generation", memory{}, ""},
 		{"STS-34 the template is the same as before", memory{Generation: 1, Data: []byte("x"), Revision: "web-x"}, "web-x"},
-		{"STS-34 the template has other defaults, and the same generation", memory{Generation: 2, Data: []byte("y"), Revision: "web-y"}, "web-y"},
+		{"STS-34 the template has other defaults, and the same generation", memory{Generation: 2, Data: []byte("y"), Revision: "web-y"},
+			"web-y"},
 		{"STS-34 no revision was found then", memory{Generation: 2, Data: []byte("x")}, ""},
 		{"STS-34 the template is another one", memory{Generation: 1, Data: []byte("y"), Revision: "web-y"}, ""},
 	} {

@@ -56,7 +56,8 @@ func runWith(t *testing.T, o Options, pods int, terms ...func(*bench)) {
 		}
 		for _, test := range terms {
 			entry := New(o)
-			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}}, managertest.Cache{Example: &corev1.Pod{}})
+			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}},
+				managertest.Cache{Example: &corev1.Pod{}})
 			b.brake, c.Access.Client = c.Brake, b
 			runner, err := entry.Init(c)
 			if err != nil {
@@ -285,7 +286,8 @@ func TestPodsAreHeldUntilTheirNodeIsRead(t *testing.T) {
 
 func TestTE1TE2Entry(t *testing.T) {
 	c := New(Options{})
-	if c.Name != "taint-eviction-controller" || c.Alias != "" || c.Account != "node-controller" || c.EventSource != "taint-eviction-controller" || c.OffByDefault {
+	if c.Name != "taint-eviction-controller" || c.Alias != "" || c.Account != "node-controller" ||
+		c.EventSource != "taint-eviction-controller" || c.OffByDefault {
 		t.Errorf("%+v", c)
 	}
 }

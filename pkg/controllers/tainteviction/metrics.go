@@ -19,9 +19,11 @@ type collectors struct {
 func newCollectors() *collectors {
 	const subsystem = "taint_eviction_controller"
 	return &collectors{
-		deletions: metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: "pod_deletions_total", StabilityLevel: metrics.ALPHA,
-			Help: "Pods that were deleted because they do not tolerate a taint of their node."}),
-		duration: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
+		deletions: metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: "pod_deletions_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Pods that were deleted because they do not tolerate a taint of their node."}),
+		duration: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem,
+			Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
 			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
 			Help:    "Seconds from when a pod was due until it was deleted."}),
 	}
@@ -35,7 +37,8 @@ func (c *collectors) all() []metrics.Registerable {
 // applied counts and logs deletions.
 func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _ plan.Outcome) {
 	if d.Evict && did.Err == nil {
-		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint", d.Taint)
+		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint",
+			d.Taint)
 		c.deletions.Inc()
 		c.duration.Observe(time.Since(d.Due).Seconds())
 	}

@@ -93,5 +93,6 @@ func noExecute(n *corev1.Node) (taints []corev1.Taint) {
 	if n == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints),
+		func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
 }

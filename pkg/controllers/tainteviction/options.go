@@ -27,7 +27,8 @@ type Options struct {
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.RespectBudgets, "taint-eviction-respect-disruption-budgets", o.RespectBudgets,
-		"Evict pods by the eviction API, which obeys PodDisruptionBudgets, and try again until it allows that. Without it they are deleted, as by kube-controller-manager.")
+		"Evict pods by the eviction API, which obeys PodDisruptionBudgets, and try again until it allows that. "+
+			"Without it they are deleted, as by kube-controller-manager.")
 }
 
 // Validate implements manager.Flags.

@@ -88,7 +88,8 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case s.Unread != "" && !s.Freed:
 		p.Requeue, d.LastEvent = readAgain, s.remembered().LastEvent
 		p.Hold = s.hold()
-		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
+		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint,
+			s.Unread)
 	case stays != "" && !s.Freed:
 		p.Requeue, d.LastEvent = readAgain, s.remembered().LastEvent
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, stays)
@@ -98,7 +99,8 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 			p.Proof = []plan.Ref{nodeOf(s.Pod)}
 		}
 		p.Steps = append(recordEvent(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
-		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
+		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint,
+			s.Node.Name)
 	}
 	return d, p
 }
@@ -138,14 +140,16 @@ func nodeMayBeBack(now time.Time, s snapshot) string {
 	case nodes.Ready(s.Node):
 		return "its node is ready"
 	case now.Sub(s.Blind) < s.Grace:
-		return "nodes could not be read a moment ago, so their kubelets may not have been able to say that they are ready"
+		return "nodes could not be read a moment ago, so their kubelets may not have been able to say that they are " +
+			"ready"
 	}
 	return ""
 }
 
 // isDown reports whether a taint says that a node is down.
 func isDown(t corev1.Taint) bool {
-	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+	return t.Effect == corev1.TaintEffectNoExecute &&
+		(t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
 // readAgain is when a node is read again that could not be read.
@@ -195,7 +199,8 @@ func due(now time.Time, s snapshot) decision {
 
 // toleration is for how long a taint is tolerated by the first toleration that matches it (TE-13); zero if none does.
 func toleration(s snapshot, t corev1.Taint) time.Duration {
-	i := slices.IndexFunc(s.Pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.ToleratesTaint(logr.Discard(), &t, s.Comparison) })
+	i := slices.IndexFunc(s.Pod.Spec.Tolerations,
+		func(o corev1.Toleration) bool { return o.ToleratesTaint(logr.Discard(), &t, s.Comparison) })
 	if i < 0 {
 		return 0
 	}
@@ -264,7 +269,8 @@ func recordEvent(s snapshot, text, reported string) []plan.Step {
 		return nil
 	}
 	return []plan.Step{plan.RecordEvent{Object: s.Pod, Event: plan.Event{
-		Type: corev1.EventTypeNormal, Reason: "TaintManagerEviction", Message: fmt.Sprintf("%s %s/%s", text, s.Pod.Namespace, s.Pod.Name),
+		Type: corev1.EventTypeNormal, Reason: "TaintManagerEviction",
+		Message: fmt.Sprintf("%s %s/%s", text, s.Pod.Namespace, s.Pod.Name),
 	}}}
 }
 
@@ -290,12 +296,14 @@ func evict(now time.Time, s snapshot, d decision) []plan.Step {
 	p := s.Pod
 	why := "it does not tolerate the taint " + d.Taint
 	if s.Respect {
-		return []plan.Step{plan.Delete{Objects: []plan.Object{p}, Evict: true, Unowned: true, Why: why}} // the API server sets a condition of its own
+		// the API server sets a condition of its own
+		return []plan.Step{plan.Delete{Objects: []plan.Object{p}, Evict: true, Unowned: true, Why: why}}
 	}
 	after := p.DeepCopy()
 	disrupted := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
-		Message: "Taint manager: deleting due to NoExecute taint", ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now),
+		Message: "Taint manager: deleting due to NoExecute taint", ObservedGeneration: p.Generation,
+		LastTransitionTime: metav1.NewTime(now),
 	}
 	i := slices.IndexFunc(after.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
 	switch {

@@ -20,7 +20,8 @@ import (
 var keys = []string{"a", "b", notReady, unreachable}
 
 func drawTaints(t *rapid.T) (taints []corev1.Taint) {
-	effect := rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule})
+	effect := rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute,
+		corev1.TaintEffectNoSchedule})
 	for _, key := range keys {
 		if !rapid.Bool().Draw(t, "has "+key) {
 			continue
@@ -37,11 +38,14 @@ func drawTaints(t *rapid.T) (taints []corev1.Taint) {
 func drawTolerations(t *rapid.T) (all []corev1.Toleration) {
 	for range rapid.IntRange(0, 5).Draw(t, "tolerations") {
 		one := corev1.Toleration{
-			Key:               rapid.SampledFrom(append(keys, "")).Draw(t, "key"),
-			Operator:          rapid.SampledFrom([]corev1.TolerationOperator{corev1.TolerationOpExists, corev1.TolerationOpExists, corev1.TolerationOpEqual, ""}).Draw(t, "operator"),
-			Value:             rapid.SampledFrom([]string{"", "v"}).Draw(t, "tolerated"),
-			Effect:            rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoExecute, "", corev1.TaintEffectNoSchedule}).Draw(t, "of effect"),
-			TolerationSeconds: rapid.SampledFrom([]*int64{nil, ptr.To[int64](-5), ptr.To[int64](0), ptr.To[int64](60), ptr.To[int64](300), ptr.To[int64](700)}).Draw(t, "seconds"),
+			Key: rapid.SampledFrom(append(keys, "")).Draw(t, "key"),
+			Operator: rapid.SampledFrom([]corev1.TolerationOperator{corev1.TolerationOpExists, corev1.TolerationOpExists,
+				corev1.TolerationOpEqual, ""}).Draw(t, "operator"),
+			Value: rapid.SampledFrom([]string{"", "v"}).Draw(t, "tolerated"),
+			Effect: rapid.SampledFrom([]corev1.TaintEffect{corev1.TaintEffectNoExecute, "",
+				corev1.TaintEffectNoSchedule}).Draw(t, "of effect"),
+			TolerationSeconds: rapid.SampledFrom([]*int64{nil, ptr.To[int64](-5), ptr.To[int64](0), ptr.To[int64](60), ptr.To[int64](300),
+				ptr.To[int64](700)}).Draw(t, "seconds"),
 		}
 		if one.Key == "" {
 			one.Operator = corev1.TolerationOpExists // or no server accepts it
@@ -57,8 +61,9 @@ func drawTolerations(t *rapid.T) (all []corev1.Toleration) {
 // draw is any snapshot of a pod on a node.
 func draw(t *rapid.T) snapshot {
 	s := snapshot{
-		Pod: pod(drawTolerations(t)...), Node: node(drawTaints(t)...), Comparison: rapid.Bool().Draw(t, "comparison"), Respect: rapid.Bool().Draw(t, "respect"),
-		Read: rapid.Bool().Draw(t, "read"), Freed: rapid.IntRange(0, 5).Draw(t, "freed") == 0,
+		Pod: pod(drawTolerations(t)...), Node: node(drawTaints(t)...), Comparison: rapid.Bool().Draw(t, "comparison"),
+		Respect: rapid.Bool().Draw(t, "respect"),
+		Read:    rapid.Bool().Draw(t, "read"), Freed: rapid.IntRange(0, 5).Draw(t, "freed") == 0,
 	}
 	if !s.Read && rapid.Bool().Draw(t, "unread") {
 		s.Unread = "a timeout"
@@ -71,12 +76,14 @@ func draw(t *rapid.T) snapshot {
 	case 2:
 		s.Node = nil
 	case 3:
-		s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(-7))})
+		s.Pod.Status.Conditions = append(s.Pod.Status.Conditions,
+			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(-7))})
 	case 4: // nobody says when it was bound
 		s.Pod.Status.Conditions = nil
 	}
 	if rapid.Bool().Draw(t, "remembered") {
-		s.Memory = memory{UID: "u", LastEvent: rapid.SampledFrom([]string{"", pending, evicting}).Draw(t, "told"), Began: map[string]time.Time{}}
+		s.Memory = memory{UID: "u", LastEvent: rapid.SampledFrom([]string{"", pending, evicting}).Draw(t, "told"),
+			Began: map[string]time.Time{}}
 		for _, key := range []string{"a", "b", notReady} {
 			if rapid.Bool().Draw(t, key) {
 				s.Memory.Began[key] = at(rapid.IntRange(-400, 0).Draw(t, "began"))
@@ -157,8 +164,8 @@ func TestNeverEvictsWhatTolerates(t *testing.T) {
 	})
 }
 
-// TE-13..15, TE-40, TE-61, TE-81: whoever looks at a pod when it is asked to, and remembers what it is given, deletes it at the first time at which
-// a taint is no longer tolerated: never before, and no later than a live read takes. In whatever order the taints are.
+// TE-13..15, TE-40, TE-61, TE-81: whoever looks at a pod when it is asked to, and remembers what it is given, deletes it at the first
+// time at which a taint is no longer tolerated: never before, and no later than a live read takes. In whatever order the taints are.
 func TestEvictsAtTheEarliestDeadline(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -272,7 +279,8 @@ func TestWritesNothingButTheCondition(t *testing.T) {
 			if !slices.ContainsFunc(is.Status.Conditions, isSet) || c.Subresource != plan.Status {
 				t.Errorf("not the condition: %v", plantest.Writes(p))
 			}
-			was.Status.Conditions, is.Status.Conditions = slices.DeleteFunc(was.Status.Conditions, isSet), slices.DeleteFunc(is.Status.Conditions, isSet)
+			was.Status.Conditions, is.Status.Conditions = slices.DeleteFunc(was.Status.Conditions, isSet),
+				slices.DeleteFunc(is.Status.Conditions, isSet)
 			if len(was.Status.Conditions)+len(is.Status.Conditions) == 0 {
 				was.Status.Conditions, is.Status.Conditions = nil, nil
 			}

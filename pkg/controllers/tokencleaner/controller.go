@@ -55,7 +55,9 @@ func enqueuedBySecret(before, after plan.Object) []plan.Key {
 func applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		if r.Err == nil && !r.Needless && s.Unreadable {
-			klog.FromContext(ctx).Info("Deleted a bootstrap token because its expiration is no time in the form of RFC 3339", "secret", klog.KObj(s.Secret))
+			klog.FromContext(ctx).Info(
+				"Deleted a bootstrap token because its expiration is no time in the form of RFC 3339", "secret",
+				klog.KObj(s.Secret))
 		}
 	}
 }

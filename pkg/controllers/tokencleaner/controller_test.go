@@ -115,8 +115,8 @@ func TestFailuresAreRetried(t *testing.T) { // BOOT-24, BOOT-30
 	})
 }
 
-// A token whose expiration is no time goes, and a line of the log says why. The line does not say what the Secret holds (BOOT-31). Others are
-// not harmed.
+// A token whose expiration is no time goes, and a line of the log says why. The line does not say what the Secret holds (BOOT-31).
+// Others are not harmed.
 func TestAnUnreadableExpirationIsLogged(t *testing.T) {
 	log := run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, "0123456789abcdef"))
@@ -127,7 +127,8 @@ func TestAnUnreadableExpirationIsLogged(t *testing.T) {
 			t.Error(names)
 		}
 	})
-	if strings.Count(log, "Deleted a bootstrap token") != 1 || !strings.Contains(log, `"name"="`+name+`"`) || strings.Contains(log, "0123456789abcdef") {
+	if strings.Count(log, "Deleted a bootstrap token") != 1 || !strings.Contains(log, `"name"="`+name+`"`) ||
+		strings.Contains(log, "0123456789abcdef") {
 		t.Error(log)
 	}
 }

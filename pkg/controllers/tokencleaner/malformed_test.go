@@ -22,7 +22,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			t.Errorf("%v", keys)
 		}
 		p := planDeletion(epoch, observed(t, s))
-		applied(t.Context(), observed(t, s), struct{}{}, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: s}}}, plan.Outcome{})
+		applied(t.Context(), observed(t, s), struct{}{}, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: s}}},
+			plan.Outcome{})
 		if p.Requeue < 0 || p.Why == "" {
 			t.Errorf("%+v", p)
 		}

@@ -17,18 +17,21 @@ type caches struct {
 
 // newCaches asks for the cache of the Secrets of bootstrap tokens. Other Secrets are not cached.
 func newCaches(f *informers.Factory) (*caches, error) {
-	secrets, err := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)
+	secrets, err := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()),
+		bootstraptoken.Fields()...)
 	return &caches{secrets}, err
 }
 
 // observe finds the Secret, without what it holds, and when its token expires.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	secret := k.secrets.Get(r.Key.Namespace, r.Key.Name)
 	if secret == nil {
 		return o, nil
 	}
 	expires, readable := bootstraptoken.Expiration(secret)
 	o.Exists = true
-	o.Snapshot = snapshot{Secret: &corev1.Secret{ObjectMeta: secret.ObjectMeta, Type: secret.Type}, Expires: expires, Unreadable: !readable}
+	o.Snapshot = snapshot{Secret: &corev1.Secret{ObjectMeta: secret.ObjectMeta, Type: secret.Type}, Expires: expires,
+		Unreadable: !readable}
 	return o, nil
 }

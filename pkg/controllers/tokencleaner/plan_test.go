@@ -77,7 +77,8 @@ func TestPlan(t *testing.T) {
 		{"BOOT-8 one whose expiration is no time goes", token(name, "tomorrow"), true, 0},
 		{"BOOT-23 its name does not matter", token("x", at(0)), true, 0},
 		{"BOOT-10 what it is for does not matter", token(name, at(0), without("usage-bootstrap-signing"), without("token-id")), true, 0},
-		{"one that is being deleted is left alone", token(name, at(0), func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
+		{"one that is being deleted is left alone",
+			token(name, at(0), func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := observed(t, c.secret)
@@ -126,7 +127,9 @@ func TestEnqueues(t *testing.T) { // BOOT-23, BOOT-5
 
 func TestEntry(t *testing.T) {
 	c := New(Options{})
-	if diff := cmp.Diff([]string{"token-cleaner-controller", "tokencleaner", "token-cleaner"}, []string{c.Name, c.Alias, c.Account}); diff != "" { // BOOT-2
+	// BOOT-2
+	if diff := cmp.Diff([]string{"token-cleaner-controller", "tokencleaner", "token-cleaner"},
+		[]string{c.Name, c.Alias, c.Account}); diff != "" {
 		t.Error(diff)
 	}
 	if !c.OffByDefault || c.Flags != nil { // BOOT-3

@@ -23,7 +23,8 @@ func anyToken() *rapid.Generator[*corev1.Secret] {
 			s.DeletionTimestamp = nil
 		}
 		if rapid.Bool().Draw(t, "sound") {
-			text := rapid.SampledFrom([]string{"", "tomorrow", at(-time.Hour), at(-1), at(time.Second), at(time.Hour), at(100 * time.Hour)}).Draw(t, "expiration")
+			text := rapid.SampledFrom([]string{"", "tomorrow", at(-time.Hour), at(-1), at(time.Second), at(time.Hour),
+				at(100 * time.Hour)}).Draw(t, "expiration")
 			s.Data = map[string][]byte{"expiration": []byte(text)}
 		}
 		return s

@@ -47,6 +47,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			}
 			return s.Node
 		},
-		SkipVerification: true, // what is written does not depend on what was written before, so nothing need be read before it
+		// what is written does not depend on what was written before, so nothing need be read before it
+		SkipVerification: true,
 	}), nil
 }

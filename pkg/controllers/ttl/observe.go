@@ -46,7 +46,8 @@ func (k *caches) class() int {
 }
 
 // observe finds the node, and how large the cluster is.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	o.Snapshot.Node = k.nodes.Get(r.Key.Name)
 	s, known := k.size.Get()
 	if o.Snapshot.Nodes, o.Snapshot.Class = s.Nodes, s.Class; !known {

@@ -90,7 +90,8 @@ func planAnnotation(_ time.Time, s snapshot) plan.Plan {
 	if now, ok := s.Node.Annotations[annotation]; ok {
 		why += fmt.Sprintf(", and the annotation says %q", now)
 	}
-	return plan.Plan{Why: "annotate the node: " + why, Steps: []plan.Step{plan.Change{Old: s.Node, New: &after, Why: why}}}
+	return plan.Plan{Why: "annotate the node: " + why,
+		Steps: []plan.Step{plan.Change{Old: s.Node, New: &after, Why: why}}}
 }
 
 // right reports whether the annotation of a node is that of a class. If the class is unknown, nothing is wrong

@@ -19,7 +19,8 @@ func draw(t *rapid.T) snapshot {
 		s.Node = &corev1.Node{}
 		plantest.Anything(rapid.Int64().Draw(t, "seed"))(s.Node)
 		if rapid.Bool().Draw(t, "annotated") {
-			s.Node.Annotations = map[string]string{key: rapid.SampledFrom([]string{"", "0", "15", "300", "-1", "x", "015", "+15"}).Draw(t, "value"), "team": "a"}
+			s.Node.Annotations = map[string]string{key: rapid.SampledFrom([]string{"", "0", "15", "300", "-1", "x", "015", "+15"}).Draw(t,
+				"value"), "team": "a"}
 		}
 	}
 	return s

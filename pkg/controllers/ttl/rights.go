@@ -6,6 +6,7 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "nodes"}},
-		Own:    []rbac.Rule{{Resource: "nodes", Verbs: []string{"patch"}, For: "the annotation that says how long kubelets may cache"}},
+		Own: []rbac.Rule{{Resource: "nodes", Verbs: []string{"patch"},
+			For: "the annotation that says how long kubelets may cache"}},
 	}
 }

@@ -27,7 +27,8 @@ func New(o Options) manager.Controller {
 
 // init asks for the cache of Jobs and says how the controller works.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	jobs, err := informers.Objects[*batchv1.Job](c.Informers, "spec.ttlSecondsAfterFinished", "status.conditions", "status.completionTime")
+	jobs, err := informers.Objects[*batchv1.Job](c.Informers, "spec.ttlSecondsAfterFinished", "status.conditions",
+		"status.completionTime")
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,10 @@ type collectors struct{ late *metrics.Histogram }
 // newCollectors makes the metric. It counts nothing until it is registered.
 func newCollectors() collectors {
 	return collectors{late: metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Buckets: metrics.ExponentialBuckets(0.1, 2, 14),
-		Help:    "Time between the end of a finished Job's time to live and its deletion.",
+		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds",
+		StabilityLevel: metrics.ALPHA,
+		Buckets:        metrics.ExponentialBuckets(0.1, 2, 14),
+		Help:           "Time between the end of a finished Job's time to live and its deletion.",
 	})}
 }
 

@@ -18,7 +18,8 @@ func TestDeletionMetric(t *testing.T) { // TTL-32
 		c, registry := newCollectors(), metrics.NewKubeRegistry()
 		registry.MustRegister(c.late)
 		s := snapshot{Job: done(63 * time.Second)}
-		for _, r := range []plan.Result{{Verb: plan.Deleted}, {Verb: plan.Deleted, Needless: true}, {Verb: plan.Deleted, Err: errors.New("no")}} {
+		for _, r := range []plan.Result{{Verb: plan.Deleted}, {Verb: plan.Deleted, Needless: true},
+			{Verb: plan.Deleted, Err: errors.New("no")}} {
 			r.Object = s.Job
 			c.applied(t.Context(), s, struct{}{}, plan.Outcome{Results: []plan.Result{r}}, plan.Outcome{})
 		}

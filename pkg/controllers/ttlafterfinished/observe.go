@@ -13,7 +13,8 @@ import (
 type caches struct{ jobs informers.Store[*batchv1.Job] }
 
 // observe finds the Job. One that is not to be deleted is as good as gone.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
+	err error) {
 	job := k.jobs.Get(r.Key.Namespace, r.Key.Name)
 	if job == nil || !candidate(job) {
 		return o, nil

@@ -41,7 +41,8 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	case !ok:
 		return plan.Plan{Why: "the Job does not say when it has finished"}
 	case end.After(now):
-		return plan.Plan{Why: "the time to live ends at " + end.UTC().Format(time.RFC3339), Requeue: min(end.Sub(now), longestWait)}
+		return plan.Plan{Why: "the time to live ends at " + end.UTC().Format(time.RFC3339),
+			Requeue: min(end.Sub(now), longestWait)}
 	}
 	why := fmt.Sprintf("its time to live of %ds after it has finished is over", *s.Job.Spec.TTLSecondsAfterFinished)
 	return plan.Plan{

@@ -63,10 +63,12 @@ func TestPlan(t *testing.T) {
 		{"TTL-21 a Job that is about to finish", done(time.Hour, condition(batchv1.JobFailureTarget)), false, 0},
 		{"TTL-21 a suspended Job", done(time.Hour, condition(batchv1.JobSuspended)), false, 0},
 		{"TTL-21 a Job without time to live", done(time.Hour, lives(nil)), false, 0},
-		{"TTL-21 TTL-30 a Job that is being deleted", done(time.Hour, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
+		{"TTL-21 TTL-30 a Job that is being deleted",
+			done(time.Hour, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
 		{"TTL-25 a Job that has finished in the future waits longer", done(-time.Hour), false, time.Hour},
 		{"TTL-29 a time to live of zero", done(0, lives(ptr.To[int32](0))), true, 0},
-		{"TTL-31 a Job that another controller manages", done(time.Minute, func(job *batchv1.Job) { job.Spec.ManagedBy = ptr.To("example.com/other") }), true, 0},
+		{"TTL-31 a Job that another controller manages",
+			done(time.Minute, func(job *batchv1.Job) { job.Spec.ManagedBy = ptr.To("example.com/other") }), true, 0},
 		{"TTL-37 the completion time counts where the condition has none", done(0, timeless, func(job *batchv1.Job) {
 			job.Status.CompletionTime = &metav1.Time{Time: epoch.Add(-30 * time.Second)}
 		}), false, 30 * time.Second},
@@ -130,7 +132,8 @@ func draw(t *rapid.T) *batchv1.Job {
 	return job
 }
 
-// Whatever the Job is: planning does not panic or change it, and it is only deleted if it has a time to live, has finished, and is not being deleted.
+// Whatever the Job is: planning does not panic or change it, and it is only deleted if it has a time to live, has finished, and is not
+// being deleted.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := draw(t)
@@ -214,11 +217,13 @@ func TestTTL27OneRequestAndOneLine(t *testing.T) { // TTL-24, TTL-26, TTL-27, TT
 			t.Fatal(s.Log())
 		}
 		o := writes[0].DeleteOptions
-		if *o.PropagationPolicy != metav1.DeletePropagationForeground || *o.Preconditions.UID != "uid-report" || o.Preconditions.ResourceVersion == nil {
+		if *o.PropagationPolicy != metav1.DeletePropagationForeground || *o.Preconditions.UID != "uid-report" ||
+			o.Preconditions.ResourceVersion == nil {
 			t.Errorf("%+v", o)
 		}
 	})
-	for _, part := range []string{`"Deleted a finished Job because its time to live is over"`, `"name"="report"`, `"condition"="Complete"`, `"ttlSecondsAfterFinished"=60`} {
+	for _, part := range []string{`"Deleted a finished Job because its time to live is over"`, `"name"="report"`, `"condition"="Complete"`,
+		`"ttlSecondsAfterFinished"=60`} {
 		if strings.Count(log, part) != 1 {
 			t.Errorf("the log lacks %s: %s", part, log)
 		}
@@ -296,7 +301,8 @@ func TestClockSkewIsLogged(t *testing.T) { // TTL-25
 // A Job that does not say when it has finished stays, and the log says so once, also if the Job changes.
 func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
 	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
-		job := finishedNow(condition(batchv1.JobFailed), func(job *batchv1.Job) { job.Status.Conditions[1].LastTransitionTime = metav1.Time{} })
+		job := finishedNow(condition(batchv1.JobFailed),
+			func(job *batchv1.Job) { job.Status.Conditions[1].LastTransitionTime = metav1.Time{} })
 		put(job)
 		job.Labels = map[string]string{"a": "b"}
 		put(job)
@@ -323,7 +329,8 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 		records := runner.(reconcile.Part).Records()[0]
 		clienttest.Run(t, runner.Run, func() {
 			put := func(name string, ago time.Duration, ttl *int32) {
-				if _, err := server.Put(done(ago, lives(ttl), func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
+				if _, err := server.Put(done(ago, lives(ttl),
+					func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -6,6 +6,7 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: "batch", Name: "jobs"}},
-		Own:    []rbac.Rule{{Group: "batch", Resource: "jobs", Verbs: []string{"delete"}, For: "finished Jobs whose time to live is over"}},
+		Own: []rbac.Rule{{Group: "batch", Resource: "jobs", Verbs: []string{"delete"},
+			For: "finished Jobs whose time to live is over"}},
 	}
 }

@@ -33,8 +33,10 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	classes, err1 := informers.Objects[*storagev1.VolumeAttributesClass](c.Informers)
 	claims, err2 := informers.IndexedObjects(c.Informers, "attributes class", classesOfClaim,
-		"spec.volumeAttributesClassName", "status.currentVolumeAttributesClassName", "status.modifyVolumeStatus.targetVolumeAttributesClassName")
-	volumes, err3 := informers.IndexedObjects(c.Informers, "attributes class", classesOfVolume, "spec.volumeAttributesClassName")
+		"spec.volumeAttributesClassName", "status.currentVolumeAttributesClassName",
+		"status.modifyVolumeStatus.targetVolumeAttributesClassName")
+	volumes, err3 := informers.IndexedObjects(c.Informers, "attributes class", classesOfVolume,
+		"spec.volumeAttributesClassName")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -45,8 +47,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Explained: []string{classes.Kind().Kind},
 		Watches: []reconcile.Watch{
 			classes.Watch(enqueuedByClass, informers.WithResync),
-			claims.Watch(func(before, after plan.Object) []plan.Key { return k.enqueuedByUser(ofClaim(before), ofClaim(after)) }),
-			volumes.Watch(func(before, after plan.Object) []plan.Key { return k.enqueuedByUser(ofVolume(before), ofVolume(after)) }),
+			claims.Watch(func(before, after plan.Object) []plan.Key {
+				return k.enqueuedByUser(ofClaim(before),
+					ofClaim(after))
+			}),
+			volumes.Watch(func(before, after plan.Object) []plan.Key {
+				return k.enqueuedByUser(ofVolume(before),
+					ofVolume(after))
+			}),
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planFinalizer),

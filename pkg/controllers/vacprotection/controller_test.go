@@ -46,7 +46,8 @@ func (b *bench) doom() {
 
 func (b *bench) removeClaim(name string) {
 	b.Helper()
-	if err := b.Delete(b.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
+	if err := b.Delete(b.Context(), client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: "shop", Name: name},
+		metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }

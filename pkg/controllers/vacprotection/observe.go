@@ -21,7 +21,8 @@ type caches struct {
 
 // observe finds a class, and of one that is being deleted also who refers to it, and whether the caches show a state
 // that is later than the deletion (ST-94).
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}],
+	err error) {
 	class := k.classes.Get("", r.Key.Name)
 	if class == nil {
 		return o, nil

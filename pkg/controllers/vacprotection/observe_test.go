@@ -21,13 +21,17 @@ func TestObserve(t *testing.T) {
 		objects         []plan.Object
 		claims, volumes users
 	}{
-		{"ST-42 nobody", []plan.Object{doomed, other, newVolume("disk", "silver"), newVolume("plain", ""), newClaim("plain", "", "")}, users{}, users{}},
+		{"ST-42 nobody", []plan.Object{doomed, other, newVolume("disk", "silver"), newVolume("plain", ""), newClaim("plain", "", "")},
+			users{}, users{}},
 		{"ST-42 a claim by its spec", []plan.Object{doomed, other, newClaim("data", "spec", "gold")}, some(1, "shop", "data"), users{}},
 		{"ST-42 a claim by what it has", []plan.Object{doomed, newClaim("data", "current", "gold")}, some(1, "shop", "data"), users{}},
-		{"ST-42 a claim by what it is to have", []plan.Object{doomed, newClaim("data", "target", "gold")}, some(1, "shop", "data"), users{}},
+		{"ST-42 a claim by what it is to have", []plan.Object{doomed, newClaim("data", "target", "gold")}, some(1, "shop", "data"),
+			users{}},
 		{"ST-42 one that leaves the class", []plan.Object{doomed, moving}, some(1, "shop", "moving"), users{}},
 		{"ST-42 a volume", []plan.Object{doomed, newVolume("disk", "gold")}, users{}, some(1, "", "disk")},
-		{"ST-88 of many the first by name", []plan.Object{doomed, newClaim("c", "spec", "gold"), newClaim("a", "spec", "gold"), newClaim("b", "target", "gold"), newVolume("z", "gold"), newVolume("y", "gold")},
+		{"ST-88 of many the first by name",
+			[]plan.Object{doomed, newClaim("c", "spec", "gold"), newClaim("a", "spec", "gold"), newClaim("b", "target", "gold"),
+				newVolume("z", "gold"), newVolume("y", "gold")},
 			some(3, "shop", "a"), some(2, "", "y")},
 		{"a class that is not being deleted", []plan.Object{newClass(), newClaim("data", "spec", "gold")}, users{}, users{}},
 	} {

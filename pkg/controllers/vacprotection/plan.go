@@ -51,7 +51,8 @@ func planFinalizer(now time.Time, s snapshot) plan.Plan {
 	case s.Claims.Count+s.Volumes.Count > 0:
 		return plan.Plan{Why: "the class is being deleted, and stays because of " + s.whoUses()}
 	case !s.Proved && now.Before(c.DeletionTimestamp.Add(cacheTimeout)):
-		return plan.Plan{Why: "the class is being deleted, and waits until the caches of claims and volumes show a state that is later", Requeue: lookAgain}
+		return plan.Plan{Why: "the class is being deleted, and waits until the caches of claims and volumes show a " +
+			"state that is later", Requeue: lookAgain}
 	default:
 		why = "the class is being deleted and nobody uses it: take its finalizer off"
 	}
@@ -80,7 +81,8 @@ func others(n int) string {
 
 // classesOfClaim returns the classes that a claim refers to, as it should be and as it is (ST-42).
 func classesOfClaim(c *corev1.PersistentVolumeClaim) []string {
-	names := []string{ptr.Deref(c.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "")}
+	names := []string{ptr.Deref(c.Spec.VolumeAttributesClassName, ""),
+		ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "")}
 	if m := c.Status.ModifyVolumeStatus; m != nil {
 		names = append(names, m.TargetVolumeAttributesClassName)
 	}

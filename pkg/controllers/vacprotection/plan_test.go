@@ -26,15 +26,18 @@ func TestPlan(t *testing.T) {
 		{"ST-40 ST-43 a class that lacks the finalizer gets it", snapshot{Class: newClass()}, []string{finalizer}, ""},
 		{"ST-43 other finalizers stay", snapshot{Class: newClass(with("example.com/a"))}, []string{"example.com/a", finalizer}, ""},
 		{"ST-43 a class that has it", snapshot{Class: newClass(with(finalizer))}, nil, "there is nothing to do"},
-		{"ST-43 a class that nobody uses may go", snapshot{Class: newClass(leaving, with("example.com/a", finalizer)), Proved: true}, []string{"example.com/a"}, ""},
+		{"ST-43 a class that nobody uses may go", snapshot{Class: newClass(leaving, with("example.com/a", finalizer)), Proved: true},
+			[]string{"example.com/a"}, ""},
 		{"ST-42 a claim keeps it", snapshot{Class: doomed, Claims: some(1, "shop", "data"), Proved: true}, nil,
 			"the class is being deleted, and stays because of the claim shop/data"},
-		{"ST-42 a volume keeps it", snapshot{Class: doomed, Volumes: some(1, "", "disk"), Proved: true}, nil, "the class is being deleted, and stays because of the volume disk"},
+		{"ST-42 a volume keeps it", snapshot{Class: doomed, Volumes: some(1, "", "disk"), Proved: true}, nil,
+			"the class is being deleted, and stays because of the volume disk"},
 		{"ST-88 many keep it", snapshot{Class: doomed, Claims: some(3, "shop", "data"), Volumes: some(2, "", "disk"), Proved: true}, nil,
 			"the class is being deleted, and stays because of the claim shop/data and 2 others, and the volume disk and 1 others"},
 		{"ST-94 caches that may be older than the deletion are no proof", snapshot{Class: doomed}, nil,
 			"the class is being deleted, and waits until the caches of claims and volumes show a state that is later"},
-		{"ST-41 a class that is being deleted gets no finalizer any more", snapshot{Class: newClass(leaving)}, nil, "there is nothing to do"},
+		{"ST-41 a class that is being deleted gets no finalizer any more", snapshot{Class: newClass(leaving)}, nil,
+			"there is nothing to do"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.seen.Class.DeepCopy()
@@ -55,7 +58,8 @@ func TestPlan(t *testing.T) {
 // Caches that show nothing new are waited for only so long.
 func TestPatience(t *testing.T) { // ST-44, ST-94
 	s := snapshot{Class: newClass(leaving, with(finalizer))}
-	for after, waits := range map[time.Duration]bool{-time.Minute: true, 0: true, 5*time.Second - 1: true, 5 * time.Second: false, time.Hour: false} {
+	for after, waits := range map[time.Duration]bool{-time.Minute: true, 0: true, 5*time.Second - 1: true, 5 * time.Second: false,
+		time.Hour: false} {
 		p := planFinalizer(epoch.Add(after), s)
 		if p.Empty() != waits || (p.Requeue > 0) != waits {
 			t.Errorf("after %v: %+v", after, p)

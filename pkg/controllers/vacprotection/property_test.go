@@ -57,7 +57,8 @@ func draw(t *rapid.T) world {
 func (w world) used() bool {
 	return slices.ContainsFunc(w.claims, func(c *corev1.PersistentVolumeClaim) bool {
 		m := c.Status.ModifyVolumeStatus
-		return ptr.Deref(c.Spec.VolumeAttributesClassName, "") == "gold" || ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "") == "gold" ||
+		return ptr.Deref(c.Spec.VolumeAttributesClassName, "") == "gold" ||
+			ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "") == "gold" ||
 			m != nil && m.TargetVolumeAttributesClassName == "gold"
 	}) || slices.ContainsFunc(w.volumes, func(v *corev1.PersistentVolume) bool {
 		return ptr.Deref(v.Spec.VolumeAttributesClassName, "") == "gold"
@@ -72,8 +73,8 @@ func (w world) look(t interface{ Fatal(...any) }) snapshot {
 	return o.Snapshot
 }
 
-// A class loses the finalizer exactly when it is being deleted and nothing refers to it, gets it while it is not, and what was written leaves
-// nothing to do.
+// A class loses the finalizer exactly when it is being deleted and nothing refers to it, gets it while it is not, and what was written
+// leaves nothing to do.
 func TestNoClassGoesThatIsUsed(t *testing.T) { // ST-42, ST-43
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
@@ -98,9 +99,11 @@ func TestNoClassGoesThatIsUsed(t *testing.T) { // ST-42, ST-43
 func TestWhoLeavesEnqueues(t *testing.T) { // ST-41, ST-93
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
-		before, after := classesOfClaim(newClaim("x", rapid.SampledFrom([]string{"spec", "current", "target"}).Draw(t, "before"), "gold")), []string(nil)
+		before, after := classesOfClaim(newClaim("x", rapid.SampledFrom([]string{"spec", "current", "target"}).Draw(t, "before"), "gold")),
+			[]string(nil)
 		if rapid.Bool().Draw(t, "stays") {
-			after = classesOfClaim(newClaim("x", rapid.SampledFrom([]string{"spec", "current", "target"}).Draw(t, "after"), rapid.SampledFrom([]string{"gold", "silver", ""}).Draw(t, "class")))
+			after = classesOfClaim(newClaim("x", rapid.SampledFrom([]string{"spec", "current", "target"}).Draw(t, "after"),
+				rapid.SampledFrom([]string{"gold", "silver", ""}).Draw(t, "class")))
 		}
 		left := !slices.Contains(after, "gold") && w.class.DeletionTimestamp != nil
 		if keys := w.enqueuedByUser(before, after); (len(keys) == 1) != left {
@@ -114,7 +117,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		s := draw(t).look(t)
 		s.Proved = rapid.Bool().Draw(t, "proved")
 		p := planFinalizer(epoch, s)
-		if again := planFinalizer(epoch, plantest.Restored(t, s)); again.Why != p.Why || again.Empty() != p.Empty() || again.Requeue != p.Requeue {
+		if again := planFinalizer(epoch, plantest.Restored(t, s)); again.Why != p.Why || again.Empty() != p.Empty() ||
+			again.Requeue != p.Requeue {
 			t.Errorf("%s, and after it was stored: %s", p.Why, again.Why)
 		}
 	})
@@ -143,7 +147,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if diff := cmp.Diff(ofClaim(claim), ofClaim(cached[0])) + cmp.Diff(ofVolume(volume), ofVolume(cached[1])); diff != "" {
 			t.Errorf("other classes are referred to: %s", diff)
 		}
-		a, b := planFinalizer(epoch, snapshot{Class: class}), planFinalizer(epoch, snapshot{Class: cached[2].(*storagev1.VolumeAttributesClass)})
+		a, b := planFinalizer(epoch, snapshot{Class: class}),
+			planFinalizer(epoch, snapshot{Class: cached[2].(*storagev1.VolumeAttributesClass)})
 		if a.Why != b.Why || a.Empty() != b.Empty() {
 			t.Errorf("%s, and from the cache: %s", a.Why, b.Why)
 		}

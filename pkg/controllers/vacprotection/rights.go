@@ -6,10 +6,12 @@ import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{
-			{Group: "storage.k8s.io", Name: "volumeattributesclasses"}, {Name: "persistentvolumeclaims"}, {Name: "persistentvolumes"},
+			{Group: "storage.k8s.io", Name: "volumeattributesclasses"}, {Name: "persistentvolumeclaims"},
+			{Name: "persistentvolumes"},
 		},
 		Own: []rbac.Rule{{
-			Group: "storage.k8s.io", Resource: "volumeattributesclasses", Verbs: []string{"update"}, For: "finalizers of VolumeAttributesClasses",
+			Group: "storage.k8s.io", Resource: "volumeattributesclasses", Verbs: []string{"update"},
+			For: "finalizers of VolumeAttributesClasses",
 		}},
 	}
 }

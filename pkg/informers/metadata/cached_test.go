@@ -121,7 +121,8 @@ func TestMissedChangesOfCachesAreFound(t *testing.T) {
 }
 
 func TestMetadataOf(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "1", ResourceVersion: "7", Finalizers: []string{"f"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "1", ResourceVersion: "7",
+		Finalizers: []string{"f"}}}
 	o := metadataOf(pod)
 	if o.Namespace != "shop" || o.Name != "a" || o.UID != "1" || o.ResourceVersion != "7" || &o.Finalizers[0] != &pod.Finalizers[0] {
 		t.Errorf("%+v", o)

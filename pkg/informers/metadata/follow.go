@@ -39,7 +39,8 @@ func (s *Subscription) Update(ctx context.Context, discover DiscoverFunc) error 
 // Follow keeps the subscription in step with discovery: it updates it at once, and again when the period has passed
 // since the end of the last update. It returns when ctx ends, and leaves the watches as they are. What fails is
 // logged when it begins, changes and ends. After each update, updated is called with its error, unless it is nil.
-func (s *Subscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration, updated func(context.Context, error)) {
+func (s *Subscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration,
+	updated func(context.Context, error)) {
 	logger, before := klog.FromContext(ctx), ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		now, err := "", s.Update(ctx, discover)

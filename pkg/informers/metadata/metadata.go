@@ -96,7 +96,8 @@ func (i *Informers) Shutdown() {
 }
 
 // List reads the metadata of the objects of a namespace live.
-func (i *Informers) List(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]metav1.PartialObjectMetadata, error) {
+func (i *Informers) List(ctx context.Context, resource schema.GroupVersionResource,
+	namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var all []metav1.PartialObjectMetadata
 	var pages paging.List
 	for o := (metav1.ListOptions{}); ; {
@@ -121,18 +122,20 @@ func (i *Informers) Any(ctx context.Context, resource schema.GroupVersionResourc
 		return false, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 	}
 	if len(list.Items) == 0 && list.Continue != "" { // there may be some, on a later page
-		return false, fmt.Errorf("list %s: the server says that there is more, and shows nothing", resource.GroupResource())
+		return false,
+			fmt.Errorf("list %s: the server says that there is more, and shows nothing", resource.GroupResource())
 	}
 	return len(list.Items) > 0, nil
 }
 
 // State is how the watch of one resource does.
 type State struct {
-	Resource     schema.GroupVersionResource // health checks and metrics call it Resource.GroupResource().String()
-	Synced       bool                        // its objects have been listed
-	Objects      int                         // how many there are
-	LastActivity time.Time                   // when the server last answered or sent an event or a bookmark; zero if it never has
-	Err          error                       // why the latest list or watch failed; nil if it did not
+	Resource schema.GroupVersionResource // health checks and metrics call it Resource.GroupResource().String()
+	Synced   bool                        // its objects have been listed
+	Objects  int                         // how many there are
+	// when the server last answered or sent an event or a bookmark; zero if it never has
+	LastActivity time.Time
+	Err          error // why the latest list or watch failed; nil if it did not
 	activity     *listwatch.Activity
 }
 
@@ -176,8 +179,9 @@ type Subscription struct {
 	informers *Informers
 
 	// Under the lock of the informers:
-	closed    bool
-	lastKnown map[schema.GroupVersionResource]versions // what the handler knows of resources that are not wanted any more
+	closed bool
+	// what the handler knows of resources that are not wanted any more
+	lastKnown map[schema.GroupVersionResource]versions
 
 	mu    sync.RWMutex // taken last, so that handlers can ask
 	feeds map[schema.GroupVersionResource]*feed

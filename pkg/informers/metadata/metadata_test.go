@@ -214,7 +214,8 @@ func TestABrokenKindBlocksNoOther(t *testing.T) {
 				s.setFault(c.fault, widgets)
 				begun := time.Now()
 				sub.SetResources(t.Context(), resources{widgets, gadgets})
-				if got := sub.WaitForSync(t.Context(), 30*time.Second); !slices.Equal(got, resources{widgets}) || time.Since(begun) != 30*time.Second {
+				if got := sub.WaitForSync(t.Context(), 30*time.Second); !slices.Equal(got, resources{widgets}) ||
+					time.Since(begun) != 30*time.Second {
 					t.Errorf("unsynced after %v: %v", time.Since(begun), got)
 				}
 				begun = time.Now()
@@ -275,7 +276,8 @@ func TestABrokenKindCostsLittle(t *testing.T) {
 			t.Errorf("%d lines:\n%s", len(lines), buffer)
 		}
 		state := i.States()[0]
-		if state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "conversion webhook failed") || !state.LastActivity.IsZero() {
+		if state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "conversion webhook failed") ||
+			!state.LastActivity.IsZero() {
 			t.Errorf("%+v", state)
 		}
 	})
@@ -521,7 +523,8 @@ func TestStripMetadata(t *testing.T) { // CI-11
 	o.Annotations["keep"] = "me"
 	o.Labels, o.Finalizers = map[string]string{"app": "web"}, []string{"orphan"}
 	stripMetadata(o)
-	if len(o.Annotations) != 1 || o.Annotations["keep"] != "me" || o.ManagedFields != nil || o.Labels["app"] != "web" || len(o.Finalizers) != 1 {
+	if len(o.Annotations) != 1 || o.Annotations["keep"] != "me" || o.ManagedFields != nil || o.Labels["app"] != "web" ||
+		len(o.Finalizers) != 1 {
 		t.Errorf("%+v", o)
 	}
 	o = object("shop", "a", "1")
@@ -563,7 +566,8 @@ func TestStillWanted(t *testing.T) {
 		{"a new version is preferred", resources{beta}, resources{widgets}, nil, resources{widgets}},
 		{"nothing is known", resources{widgets, gadgets}, nil, errAway, resources{widgets, gadgets}},
 		{"nothing is known, something is found", resources{widgets}, resources{gadgets}, errAway, resources{widgets, gadgets}},
-		{"a group fails: what it has stays, what others have goes and comes", resources{widgets, gadgets}, resources{secrets}, partly("example.com"), resources{widgets, secrets}},
+		{"a group fails: what it has stays, what others have goes and comes", resources{widgets, gadgets}, resources{secrets},
+			partly("example.com"), resources{widgets, secrets}},
 		{"a group fails in its preferred version", resources{widgets}, resources{beta}, partly("example.com"), resources{widgets}},
 		{"a group fails at the start", nil, resources{beta, gadgets}, partly("example.com"), resources{beta, gadgets}},
 		{"the core group fails", resources{secrets, widgets}, nil, partly(""), resources{secrets}},

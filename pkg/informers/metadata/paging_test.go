@@ -25,12 +25,14 @@ type endless struct {
 }
 
 func (e *endless) RoundTrip(r *http.Request) (*http.Response, error) {
-	code, body := http.StatusOK, fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","continue":"%d"},"items":[%s]}`,
-		e.asked.Add(1)%e.tokens, e.items)
+	code, body := http.StatusOK,
+		fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","continue":"%d"},"items":[%s]}`,
+			e.asked.Add(1)%e.tokens, e.items)
 	if r.URL.Query().Get("watch") != "" {
 		code, body = http.StatusBadRequest, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"BadRequest","code":400}`
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 // A server that makes its lists go on for ever is not followed, and its lists prove nothing.

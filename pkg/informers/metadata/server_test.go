@@ -201,8 +201,9 @@ func respond(r *http.Request, code int, body io.ReadCloser) *http.Response {
 }
 
 func refusal(code int) io.ReadCloser {
-	reason := map[int]metav1.StatusReason{http.StatusGone: metav1.StatusReasonExpired, http.StatusInternalServerError: metav1.StatusReasonInternalError,
-		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusNotFound: metav1.StatusReasonNotFound}[code]
+	reason := map[int]metav1.StatusReason{http.StatusGone: metav1.StatusReasonExpired,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError,
+		http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests, http.StatusNotFound: metav1.StatusReasonNotFound}[code]
 	status := metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "conversion webhook failed"}
 	status.APIVersion, status.Kind = "v1", "Status"
 	return io.NopCloser(strings.NewReader(string(must(json.Marshal(status)))))

@@ -51,7 +51,8 @@ type resourceWatch struct {
 }
 
 // newResourceWatch returns a watch of the metadata of one resource, which has not begun.
-func newResourceWatch(client metadata.Interface, resource schema.GroupVersionResource, r *listwatch.Rollbacks) *resourceWatch {
+func newResourceWatch(client metadata.Interface, resource schema.GroupVersionResource,
+	r *listwatch.Rollbacks) *resourceWatch {
 	w := &resourceWatch{resource: resource, client: client}
 	name := resource.GroupResource().String()
 	w.source = listwatch.Source{Of: name, Resource: name, Activity: &w.activity, Rollbacks: r, Fresh: true}
@@ -104,7 +105,8 @@ func (w *resourceWatch) state() State {
 		w.objects = w.count()
 		w.mu.Unlock()
 	}
-	return State{Resource: w.resource, Synced: w.synced, Objects: w.objects, LastActivity: w.activity.LastActivity(), Err: w.err, activity: &w.activity}
+	return State{Resource: w.resource, Synced: w.synced, Objects: w.objects, LastActivity: w.activity.LastActivity(),
+		Err: w.err, activity: &w.activity}
 }
 
 // count is called under the lock.
@@ -127,8 +129,10 @@ func (w *resourceWatch) run(ctx context.Context, sink *sink) {
 		}
 		return stream, err
 	}
-	w.source.Follow(ctx, cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client), &metav1.PartialObjectMetadata{}, sink,
-		cache.ReflectorOptions{Name: "metadata of " + w.source.Of, TypeDescription: w.source.Of}))
+	w.source.Follow(ctx,
+		cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client),
+			&metav1.PartialObjectMetadata{}, sink,
+			cache.ReflectorOptions{Name: "metadata of " + w.source.Of, TypeDescription: w.source.Of}))
 }
 
 // list lists the resource.
@@ -280,7 +284,8 @@ func identityOf(o *metav1.PartialObjectMetadata) identity {
 
 // object returns what the handler gets of an object that was found to be gone.
 func (id identity) object() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name,
+		UID: id.uid}}
 }
 
 // newFeed returns what notifies a handler of one resource. It knows which versions the handler has seen

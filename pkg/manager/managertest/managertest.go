@@ -55,7 +55,8 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 		if one.Selector != nil {
 			f = informers.Selecting(f, one.Selector)
 		}
-		f.InformerFor(one.Example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
+		f.InformerFor(one.Example,
+			func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
 	}
 	return c
 }

@@ -65,7 +65,8 @@ func TestTheSameIsSentAndAnsweredAgain(t *testing.T) {
 	})))
 	send := func(method, url, body string) {
 		t.Helper()
-		if err := c.send(Exchange{Method: method, URL: url, Body: []byte(body), Header: http.Header{"Accept": {"some/thing"}}}, ""); err != nil {
+		if err := c.send(Exchange{Method: method, URL: url, Body: []byte(body), Header: http.Header{"Accept": {"some/thing"}}},
+			""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -110,7 +110,8 @@ func Start(o Options) (*Proxy, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{
 		options: o, url: "https://" + conns.Addr().String(), caPEM: caPEM, ctx: ctx, cancel: cancel,
-		served: make(chan struct{}), conns: conns, upstreams: map[string]*upstream{"": first}, state: faults.New(aftermath), calm: make(chan struct{}),
+		served: make(chan struct{}), conns: conns, upstreams: map[string]*upstream{"": first}, state: faults.New(aftermath),
+		calm: make(chan struct{}),
 	}
 	p.state.Injected = func(what string, f faults.Fault) { p.log(Injection{time.Now(), what, f}) }
 	p.server = &http.Server{

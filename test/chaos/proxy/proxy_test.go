@@ -101,8 +101,9 @@ func (s *server) start(t *testing.T, faults, contentType string, o Options) (*Pr
 	t.Helper()
 	dir := t.TempDir()
 	o.Kubeconfig = filepath.Join(dir, "server")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],`+
-		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, s.URL)
+	text := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],`+
+			`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, s.URL)
 	if err := os.WriteFile(o.Kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +249,8 @@ func TestRequestFaults(t *testing.T) {
 				time.AfterFunc(row.late, p.Calm)
 			}
 			began := time.Now()
-			_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
+			_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}},
+				metav1.CreateOptions{})
 			took := time.Since(began)
 			if n := s.created.Load(); n != row.created || !row.check(err) || took < row.late {
 				t.Errorf("%d were created, after %v the error is %v", n, took, err)
@@ -265,7 +267,8 @@ func TestKill(t *testing.T) {
 			killed := process{make(chan struct{})}
 			p, client := s.start(t, "crash writes=1 after="+after, runtime.ContentTypeProtobuf, Options{Process: killed})
 			create := func() error {
-				_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
+				_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}},
+					metav1.CreateOptions{})
 				return err
 			}
 			if err := create(); err != nil {
@@ -300,7 +303,8 @@ func TestExchangesAreTold(t *testing.T) {
 	var told []Exchange
 	_, client := s.start(t, "", runtime.ContentTypeProtobuf, Options{Answered: func(x Exchange) { told = append(told, x) }})
 	pods := client.CoreV1().Pods("shop")
-	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(3)), Preconditions: &metav1.Preconditions{UID: new(types.UID("u")), ResourceVersion: new("5")}}
+	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(3)),
+		Preconditions: &metav1.Preconditions{UID: new(types.UID("u")), ResourceVersion: new("5")}}
 	_, created := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
 	_, patched := pods.Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"uid":"v"}}`), metav1.PatchOptions{})
 	if err := errors.Join(created, patched, pods.Delete(t.Context(), "p", options)); err != nil {
@@ -333,7 +337,8 @@ func TestSwitchToAnotherServer(t *testing.T) {
 	create := func() {
 		t.Helper()
 		for range 3 { // the first after the cut may fail
-			_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
+			_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}},
+				metav1.CreateOptions{})
 			if err == nil {
 				return
 			}

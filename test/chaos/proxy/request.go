@@ -27,8 +27,8 @@ var clusterScoped = strings.Fields(`
 	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
 `)
 
-// IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one namespace, which a
-// server does not have of these.
+// IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one
+// namespace, which a server does not have of these.
 func IsClusterScoped(resource string) bool { return slices.Contains(clusterScoped, resource) }
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in

@@ -34,9 +34,12 @@ func TestRequestsAreParsed(t *testing.T) {
 		if selector := r.URL.Query().Get("fieldSelector"); (selector == "metadata.name=only") != strings.Contains(got, " namespaces ") {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
-		marked := slices.ContainsFunc(strings.Fields("certificatesigningrequests clusterroles persistentvolumes storageclasses volumeattachments volumeattributesclasses"), func(resource string) bool {
-			return strings.Contains(got, " "+resource+" ")
-		})
+		marked := slices.ContainsFunc(
+			strings.Fields(
+				"certificatesigningrequests clusterroles persistentvolumes storageclasses volumeattachments volumeattributesclasses"),
+			func(resource string) bool {
+				return strings.Contains(got, " "+resource+" ")
+			})
 		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != marked {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}

@@ -57,7 +57,8 @@ func (x *exchange) watch(upstream string) {
 		return
 	}
 	s := &stream{
-		exchange: x, channel: x.state.Watches(x.watched()), // before the client knows that it watches: faults that begin then meet the watch
+		// before the client knows that it watches: faults that begin then meet the watch
+		exchange: x, channel: x.state.Watches(x.watched()),
 		protobuf: strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeProtobuf),
 		wake:     make(chan struct{}, 1),
 	}

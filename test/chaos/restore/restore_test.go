@@ -31,9 +31,10 @@ const resumed = 30 * time.Second
 // settled is how long after its work has gone on a manager must leave the volumes of the backup as they are.
 const settled = 2 * time.Second
 
-// TestRestoredBackup takes a backup of workloads and volumes at rest. Then some are deleted, others are scaled and made, and in the midst of
-// that etcd is put back to the backup. The manager must notice, must delete nothing that the backup has, and must go on to work. The claims of the
-// backup stay bound to their volumes, and these attached: a volume that is Released is deleted by its driver, with its data.
+// TestRestoredBackup takes a backup of workloads and volumes at rest. Then some are deleted, others are scaled and made, and in the
+// midst of that etcd is put back to the backup. The manager must notice, must delete nothing that the backup has, and must go on to
+// work. The claims of the backup stay bound to their volumes, and these attached: a volume that is Released is deleted by its driver,
+// with its data.
 func TestRestoredBackup(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -127,9 +128,10 @@ func labelled(name string) (map[string]string, corev1.PodTemplateSpec) {
 func (r *restored) deployment(name string, replicas int32) {
 	r.Helper()
 	labels, template := labelled(name)
-	_, err := r.Client.AppsV1().Deployments(r.ns).Create(r.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
-	}}, metav1.CreateOptions{})
+	_, err := r.Client.AppsV1().Deployments(r.ns).Create(r.Context(),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -139,7 +141,8 @@ func (r *restored) job(name string) {
 	r.Helper()
 	_, template := labelled(name)
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	_, err := r.Client.BatchV1().Jobs(r.ns).Create(r.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Template: template}}, metav1.CreateOptions{})
+	_, err := r.Client.BatchV1().Jobs(r.ns).Create(r.Context(),
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Template: template}}, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -148,7 +151,8 @@ func (r *restored) job(name string) {
 func (r *restored) scale(name string, replicas int32) {
 	r.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if _, err := r.Client.AppsV1().Deployments(r.ns).Patch(r.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := r.Client.AppsV1().Deployments(r.ns).Patch(r.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -163,7 +167,8 @@ func (r *restored) rolledOut(within time.Duration) {
 			return err
 		}
 		for _, d := range all.Items {
-			if s, want := d.Status, *d.Spec.Replicas; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.Replicas != want {
+			if s, want := d.Status, *d.Spec.Replicas; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want ||
+				s.Replicas != want {
 				return fmt.Errorf("%s wants %d pods: %+v", d.Name, want, s)
 			}
 		}

@@ -77,11 +77,13 @@ func (r *restored) volume(sort, name string) {
 	if sort == "delete" {
 		policy = corev1.PersistentVolumeReclaimDelete
 	}
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.unique(name), Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": volumeDriver}}}
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.unique(name),
+		Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": volumeDriver}}}
 	v.Spec = corev1.PersistentVolumeSpec{
 		Capacity: oneGi, AccessModes: once, StorageClassName: r.unique("shelf"), PersistentVolumeReclaimPolicy: policy,
-		ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: r.ns, Name: name},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: volumeDriver, VolumeHandle: r.unique(name)}},
+		ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: r.ns, Name: name},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: volumeDriver,
+			VolumeHandle: r.unique(name)}},
 	}
 	if _, err := r.Client.CoreV1().PersistentVolumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
@@ -113,7 +115,8 @@ func (r *restored) user(claim string) {
 	_, template := labelled("user")
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: claim, Labels: map[string]string{"uses": claim}}, Spec: template.Spec}
 	p.Spec.NodeName = r.node
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
 	if _, err := r.Client.CoreV1().Pods(r.ns).Create(r.Context(), p, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
@@ -184,7 +187,9 @@ func (r *restored) inUse(backup *stored) error {
 		case v == nil:
 			err = errors.Join(err, fmt.Errorf("the volume %s of the claim %s is gone", c.Spec.VolumeName, name))
 		case v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID || v.DeletionTimestamp != nil:
-			err = errors.Join(err, fmt.Errorf("the volume %s of the claim %s is %s, for %+v, deleted at %v", v.Name, name, v.Status.Phase, v.Spec.ClaimRef, v.DeletionTimestamp))
+			err = errors.Join(err,
+				fmt.Errorf("the volume %s of the claim %s is %s, for %+v, deleted at %v", v.Name, name, v.Status.Phase, v.Spec.ClaimRef,
+					v.DeletionTimestamp))
 		case s.attached[v.Name] == nil || !s.attached[v.Name].Status.Attached || s.attached[v.Name].DeletionTimestamp != nil:
 			err = errors.Join(err, fmt.Errorf("the volume %s is not attached", v.Name))
 		case backup != nil && (backup.claims[name].UID != c.UID || backup.volumes[v.Name] == nil):
@@ -215,8 +220,8 @@ func (r *restored) everything() map[types.UID]string {
 	return all
 }
 
-// useUp deletes claims of the backup, with all that they have, and creates some of them anew. With finish it waits until the manager has done its
-// part; otherwise it leaves it at work.
+// useUp deletes claims of the backup, with all that they have, and creates some of them anew. With finish it waits until the manager
+// has done its part; otherwise it leaves it at work.
 func (r *restored) useUp(backup stored, finish bool) {
 	r.Helper()
 	ctx := r.Context()
@@ -250,7 +255,8 @@ func (r *restored) useUp(backup stored, finish bool) {
 		s, err := r.stored(ctx)
 		eachClaim(func(_, fate, name string) {
 			c := s.claims[name]
-			if done := fate == "gone" && c == nil || fate == "kept" || fate == "again" && c != nil && c.Status.Phase == corev1.ClaimBound; !done {
+			if done := fate == "gone" && c == nil || fate == "kept" ||
+				fate == "again" && c != nil && c.Status.Phase == corev1.ClaimBound; !done {
 				err = errors.Join(err, fmt.Errorf("the claim %s: %v", name, c))
 			}
 		})
@@ -276,12 +282,13 @@ func (r *restored) free(sort string, c *corev1.PersistentVolumeClaim) error {
 	case v.Spec.ClaimRef == nil:
 		return nil
 	}
-	_, err = r.Client.CoreV1().PersistentVolumes().Patch(r.Context(), v.Name, types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`), metav1.PatchOptions{})
+	_, err = r.Client.CoreV1().PersistentVolumes().Patch(r.Context(), v.Name, types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`),
+		metav1.PatchOptions{})
 	return err
 }
 
-// drive plays the driver until the test ends: it makes volumes, deletes them, and attaches them. It remembers nothing, and does nothing to what
-// is not as it has seen it.
+// drive plays the driver until the test ends: it makes volumes, deletes them, and attaches them. It remembers nothing, and does nothing
+// to what is not as it has seen it.
 func (r *restored) drive() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var driver sync.WaitGroup
@@ -303,7 +310,8 @@ func (r *restored) drive() {
 // driveOnce does what there is to do. What fails is tried again at the next look.
 func (r *restored) driveOnce(ctx context.Context, s stored) {
 	for _, c := range s.claims {
-		if c.Annotations["volume.kubernetes.io/storage-provisioner"] == volumeDriver && c.Spec.VolumeName == "" && c.DeletionTimestamp == nil {
+		if c.Annotations["volume.kubernetes.io/storage-provisioner"] == volumeDriver && c.Spec.VolumeName == "" &&
+			c.DeletionTimestamp == nil {
 			v := actors.VolumeOf(c, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: *c.Spec.StorageClassName}}, volumeDriver)
 			v.Finalizers = nil
 			_, err := r.Client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
@@ -327,7 +335,8 @@ func (r *restored) driveOnce(ctx context.Context, s stored) {
 
 // tolerate logs an answer of the API server that is not due to others, who work as well.
 func (r *restored) tolerate(err error) {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) &&
+		!apierrors.IsAlreadyExists(err) {
 		r.Log("the driver: ", err)
 	}
 }

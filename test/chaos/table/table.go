@@ -83,7 +83,8 @@ func Render(suites []Suite) string {
 	b.WriteString("| | what was done | runs: ours / original | faults injected: ours / original |\n|---|---|---|---|\n")
 	for _, s := range suites {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.Name, s.Ours.Faults,
-			s.both(func(t *Tally) string { return strconv.Itoa(t.Runs) }), s.both(func(t *Tally) string { return strconv.Itoa(t.Injections) }))
+			s.both(func(t *Tally) string { return strconv.Itoa(t.Runs) }),
+			s.both(func(t *Tally) string { return strconv.Itoa(t.Injections) }))
 	}
 	b.WriteString("\n| oracle |")
 	rule := "|---|"

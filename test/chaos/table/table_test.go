@@ -30,7 +30,8 @@ func TestRender(t *testing.T) {
 }
 
 func TestParseRefusesWhatIsNoTable(t *testing.T) {
-	for _, text := range []string{"| S1 | x | 1 | 2 | 3 | 4 |", "### a: b\n| S1 | x | 1 |", "### a: b\n| S1 | x | one | 2 | 3 | 4 |", "### a: b\nsome runs"} {
+	for _, text := range []string{"| S1 | x | 1 | 2 | 3 | 4 |", "### a: b\n| S1 | x | 1 |", "### a: b\n| S1 | x | one | 2 | 3 | 4 |",
+		"### a: b\nsome runs"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}

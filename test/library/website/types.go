@@ -1,5 +1,5 @@
-// Package website is a controller of somebody else's, for a custom resource: it gives each Website a Deployment. It uses nothing but the public
-// packages of the manager, and its types are what kubebuilder makes of a CustomResourceDefinition.
+// Package website is a controller of somebody else's, for a custom resource: it gives each Website a Deployment. It uses nothing but
+// the public packages of the manager, and its types are what kubebuilder makes of a CustomResourceDefinition.
 package website
 
 import (

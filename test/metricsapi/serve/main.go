@@ -60,7 +60,8 @@ func used(p *corev1.Pod, container string, siblings []*corev1.Pod) corev1.Resour
 	}
 	owner, sharing := metav1.GetControllerOfNoCopy(p), int64(0)
 	for _, other := range siblings {
-		if o := metav1.GetControllerOfNoCopy(other); other.Status.Phase == corev1.PodRunning && (other.Name == p.Name || o != nil && owner != nil && o.UID == owner.UID) {
+		if o := metav1.GetControllerOfNoCopy(other); other.Status.Phase == corev1.PodRunning &&
+			(other.Name == p.Name || o != nil && owner != nil && o.UID == owner.UID) {
 			sharing++
 		}
 	}

@@ -23,7 +23,8 @@ func pod(name, owner, load_ string, phase corev1.PodPhase) *corev1.Pod {
 func TestPodsThatRunShareTheLoadOfTheirOwner(t *testing.T) {
 	all := []*corev1.Pod{
 		pod("a", "one", "600m", corev1.PodRunning), pod("b", "one", "600m", corev1.PodRunning), pod("c", "one", "600m", corev1.PodPending),
-		pod("d", "two", "600m", corev1.PodRunning), pod("e", "", "600m", corev1.PodRunning), pod("f", "one", "", corev1.PodFailed), pod("g", "one", "much", corev1.PodSucceeded),
+		pod("d", "two", "600m", corev1.PodRunning), pod("e", "", "600m", corev1.PodRunning), pod("f", "one", "", corev1.PodFailed),
+		pod("g", "one", "much", corev1.PodSucceeded),
 	}
 	for _, c := range []struct {
 		pod, container string

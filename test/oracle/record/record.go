@@ -55,7 +55,8 @@ type kind struct {
 
 // global reports whether objects of the kind belong to no namespace.
 func (k *kind) global() bool {
-	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment, oracle.VolumeAttributesClass}, k.Kind)
+	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment,
+		oracle.VolumeAttributesClass}, k.Kind)
 }
 
 // get begins a request for the objects of the kind in a namespace; for all if none is named.
@@ -274,7 +275,8 @@ func (r *Recorder) Present(ctx context.Context, namespaces ...string) (*oracle.H
 	for _, k := range r.kinds {
 		for _, o := range k.live {
 			if within(o, namespaces) {
-				h.Revisions = append(h.Revisions, oracle.Revision{Version: version64(o), Type: oracle.Added, Object: o, When: time.Now(), Injected: true})
+				h.Revisions = append(h.Revisions,
+					oracle.Revision{Version: version64(o), Type: oracle.Added, Object: o, When: time.Now(), Injected: true})
 			}
 		}
 	}

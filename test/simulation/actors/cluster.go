@@ -135,7 +135,8 @@ func (c *Cluster) takeNote() {
 }
 
 // acted are the resources whose changes something other than garbage may follow from, in the order in which they are looked at.
-var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "daemonsets", "jobs", "namespaces", "persistentvolumeclaims", "persistentvolumes",
+var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "daemonsets", "jobs", "namespaces",
+	"persistentvolumeclaims", "persistentvolumes",
 	"volumeattachments"}
 
 // ignored are resources that change often, and neither own anything nor are owned.
@@ -192,5 +193,6 @@ func editAny(s *apiserver.Server, by, resource, namespace, name, subresource str
 func (c *Cluster) remove(by, resource string, o apiserver.Object, opts metav1.DeleteOptions) {
 	uid := o.GetUID()
 	opts.Preconditions = &metav1.Preconditions{UID: &uid}
-	_, _ = c.server.Do(apiserver.Write{By: by, Verb: apiserver.Delete, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), Options: opts})
+	_, _ = c.server.Do(apiserver.Write{By: by, Verb: apiserver.Delete, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(),
+		Options: opts})
 }

@@ -19,7 +19,8 @@ func (c *Cluster) noteOwnership(e *apiserver.Event) {
 		return
 	}
 	owned := e.Before == nil || len(e.Before.GetOwnerReferences()) != len(e.Object.GetOwnerReferences())
-	if e.Type != watch.Deleted && e.Object.GetDeletionTimestamp() == nil && !(owned && len(e.Object.GetOwnerReferences()) > 0) || c.collect {
+	if e.Type != watch.Deleted && e.Object.GetDeletionTimestamp() == nil && !(owned && len(e.Object.GetOwnerReferences()) > 0) ||
+		c.collect {
 		return
 	}
 	c.collect = true

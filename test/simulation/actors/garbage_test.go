@@ -44,7 +44,8 @@ func TestGarbageOfAnyKind(t *testing.T) {
 
 		do(apiserver.Write{Verb: apiserver.Delete, Resource: "cronjobs", Namespace: "x", Name: "a"})
 		time.Sleep(10 * time.Second)
-		if jobs, revisions := apiserver.All[*batchv1.Job](server), apiserver.All[*appsv1.ControllerRevision](server); len(jobs)+len(revisions) > 0 {
+		if jobs, revisions := apiserver.All[*batchv1.Job](server),
+			apiserver.All[*appsv1.ControllerRevision](server); len(jobs)+len(revisions) > 0 {
 			t.Errorf("left are %v and %v", jobs, revisions)
 		}
 		do(apiserver.Write{Verb: apiserver.Delete, Resource: "namespaces", Name: "x"})

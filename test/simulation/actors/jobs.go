@@ -11,8 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-// JobManager is spec.managedBy of the Jobs that are finished here, without pods, unless the cluster has a pace: then users finish them. What becomes of one is in the name of its image: a good
-// one completes, a slow one after half a minute, a bad one never, and a failing one fails.
+// JobManager is spec.managedBy of the Jobs that are finished here, without pods, unless the cluster has a pace: then users finish them.
+// What becomes of one is in the name of its image: a good one completes, a slow one after half a minute, a bad one never, and a failing
+// one fails.
 const JobManager = "example.com/actor"
 
 // noteJob makes an appointment for the end of a new Job.
@@ -48,6 +49,7 @@ func FinishJob(s *batchv1.JobStatus, failed bool, now metav1.Time) {
 	}
 	s.StartTime = &now
 	for _, t := range []batchv1.JobConditionType{before, kind} {
-		s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: t, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now})
+		s.Conditions = append(s.Conditions,
+			batchv1.JobCondition{Type: t, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now})
 	}
 }

@@ -27,8 +27,8 @@ func (c *Cluster) AddNode(name string) error {
 	return c.works(name)
 }
 
-// works lets a kubelet report that its node is ready, renew its Lease from now on, and let pods be ready again that were said not to be while it
-// did not work.
+// works lets a kubelet report that its node is ready, renew its Lease from now on, and let pods be ready again that were said not to be
+// while it did not work.
 func (c *Cluster) works(name string) error {
 	if !c.beating[name] {
 		c.beating[name] = true
@@ -36,7 +36,8 @@ func (c *Cluster) works(name string) error {
 	}
 	_, err := Edit(c.server, "kubelet", "", name, "status", func(n *corev1.Node) {
 		now := metav1.Now().Rfc3339Copy()
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now,
+			LastTransitionTime: now}}
 	})
 	for _, p := range c.podsOn(name) {
 		if p.Status.Phase == corev1.PodRunning && Character(p) != Bad {
@@ -45,7 +46,8 @@ func (c *Cluster) works(name string) error {
 	}
 	if err == nil {
 		_, err = Edit(c.server, "admin", "", name, "", func(n *corev1.Node) {
-			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints),
+				func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 		})
 	}
 	return err

@@ -63,7 +63,8 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 	switch {
 	case c.Pace > 0:
 		c.notePaced(p, before)
-	case p.DeletionTimestamp != nil && (before == nil || before.DeletionTimestamp == nil || p.DeletionTimestamp.Before(before.DeletionTimestamp)):
+	case p.DeletionTimestamp != nil &&
+		(before == nil || before.DeletionTimestamp == nil || p.DeletionTimestamp.Before(before.DeletionTimestamp)):
 		c.noteEnd(p)
 	case p.Spec.NodeName == "" && before == nil && scheduled(p):
 		c.after(c.delay("bind", p.Name, 0, 500*time.Millisecond), func() { c.bind(p) })
@@ -96,9 +97,10 @@ func (c *Cluster) bind(p *corev1.Pod) {
 
 // schedulable says whether a node takes new pods like this one, that name none.
 func schedulable(n *corev1.Node, p *corev1.Pod) bool {
-	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, p.Spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	}, false)
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, p.Spec.Tolerations,
+		func(t *corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		}, false)
 	return n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable && !untolerated
 }
 
@@ -118,7 +120,8 @@ func (c *Cluster) start(p *corev1.Pod) {
 		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 		p.Status.StartTime = ptr.To(metav1.Now().Rfc3339Copy())
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}},
+			Name:  p.Spec.Containers[0].Name,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}},
 		}}
 		setReady(p, false)
 	})

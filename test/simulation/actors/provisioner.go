@@ -13,8 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-// Driver is the provisioner of the classes whose volumes are made here: it makes the volumes of claims that ask for it, and deletes those that are
-// Released, if their policy is Delete.
+// Driver is the provisioner of the classes whose volumes are made here: it makes the volumes of claims that ask for it, and deletes
+// those that are Released, if their policy is Delete.
 const Driver = "actor.example.com"
 
 // Fails is the parameter of a class that says how often the driver fails before it makes a volume; [Never] for always.
@@ -62,15 +62,20 @@ func VolumeOf(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, dr
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(c.UID), Finalizers: []string{driverFinalizer},
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": driver}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: c.Spec.Resources.Requests[corev1.ResourceStorage]}, AccessModes: c.Spec.AccessModes,
-			VolumeMode: c.Spec.VolumeMode, StorageClassName: class.Name, PersistentVolumeReclaimPolicy: ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: string(c.UID)}},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: c.Spec.Resources.Requests[corev1.ResourceStorage]},
+			AccessModes: c.Spec.AccessModes,
+			VolumeMode:  c.Spec.VolumeMode, StorageClassName: class.Name,
+			PersistentVolumeReclaimPolicy: ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
+			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace,
+				Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver,
+				VolumeHandle: string(c.UID)}},
 		},
 	}
 }
 
-// noteVolume makes an appointment for a volume that the driver is to delete, and takes its finalizer off one that is to go and is not bound.
+// noteVolume makes an appointment for a volume that the driver is to delete, and takes its finalizer off one that is to go and is not
+// bound.
 func (c *Cluster) noteVolume(e *apiserver.Event) {
 	v := e.Object.(*corev1.PersistentVolume)
 	if e.Type == watch.Deleted || v.Annotations["pv.kubernetes.io/provisioned-by"] != Driver {
@@ -91,7 +96,8 @@ func (c *Cluster) noteVolume(e *apiserver.Event) {
 
 // Deletable reports whether a driver is to delete its volume.
 func Deletable(v *corev1.PersistentVolume) bool {
-	return v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && v.DeletionTimestamp == nil
+	return v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+		v.DeletionTimestamp == nil
 }
 
 // letGo takes the driver's finalizer off a volume.

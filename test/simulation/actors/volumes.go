@@ -22,7 +22,8 @@ const (
 	attacherFails, attacherStops, kubeletsHang = "fail", "stop", "hang"
 )
 
-// SetAttacher lets the external-attachers of all CSI drivers fail or stop, kubelets hang when they unmount, or all of them work again ("start").
+// SetAttacher lets the external-attachers of all CSI drivers fail or stop, kubelets hang when they unmount, or all of them work again
+// ("start").
 func (c *Cluster) SetAttacher(mode string) {
 	if mode == kubeletsHang {
 		c.hang = true
@@ -39,8 +40,8 @@ func (c *Cluster) SetAttacher(mode string) {
 	}
 }
 
-// noteAttachment makes an appointment for the external-attacher of a driver, which attaches what a new VolumeAttachment asks for, and detaches it
-// when that is deleted.
+// noteAttachment makes an appointment for the external-attacher of a driver, which attaches what a new VolumeAttachment asks for, and
+// detaches it when that is deleted.
 func (c *Cluster) noteAttachment(e *apiserver.Event) {
 	a := e.Object.(*storagev1.VolumeAttachment)
 	before, _ := e.Before.(*storagev1.VolumeAttachment)

@@ -128,9 +128,11 @@ func (st *store) managerOf(subresource string) (*managedfields.FieldManager, err
 	var m *managedfields.FieldManager
 	var err error
 	if st.custom() {
-		m, err = managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), oneVersion{}, oneVersion{}, oneVersion{}, gvk, gvk.GroupVersion(), subresource, reset)
+		m, err = managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), oneVersion{}, oneVersion{}, oneVersion{},
+			gvk, gvk.GroupVersion(), subresource, reset)
 	} else {
-		m, err = managedfields.NewDefaultFieldManager(typedFields(), scheme.Scheme, oneVersion{}, scheme.Scheme, gvk, gvk.GroupVersion(), subresource, reset)
+		m, err = managedfields.NewDefaultFieldManager(typedFields(), scheme.Scheme, oneVersion{}, scheme.Scheme, gvk, gvk.GroupVersion(),
+			subresource, reset)
 	}
 	if err == nil {
 		if st.managers == nil {

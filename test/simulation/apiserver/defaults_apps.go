@@ -155,8 +155,10 @@ func defaultCronJob(c *batchv1.CronJob) {
 func defaultAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	orPointer(&h.Spec.MinReplicas, 1)
 	if len(h.Spec.Metrics) == 0 {
-		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](80)},
-		}}}
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricSource{
+				Name:   corev1.ResourceCPU,
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](80)},
+			}}}
 	}
 }

@@ -81,7 +81,9 @@ func checkPreconditions(st *store, old Object, p *metav1.Preconditions) error {
 		return conflict(st, old.GetName(), errUID(*p.UID, old.GetUID()))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
-		return conflict(st, old.GetName(), fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, old.GetResourceVersion()))
+		return conflict(st, old.GetName(),
+			fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
+				old.GetResourceVersion()))
 	}
 	return nil
 }

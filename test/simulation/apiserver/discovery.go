@@ -119,7 +119,8 @@ func (k *Kind) verbs() []string {
 
 // aggregated is the discovery of the core group or of all others in one answer.
 func (s *Server) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
-	list := &apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscoveryv2.SchemeGroupVersion.String()}}
+	list := &apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList",
+		APIVersion: apidiscoveryv2.SchemeGroupVersion.String()}}
 	versions, stores := s.shown()
 	for _, gv := range versions {
 		if (gv.Group == "") != core {
@@ -146,7 +147,8 @@ func (k *Kind) discovery() apidiscoveryv2.APIResourceDiscovery {
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.subs)) {
 		sub := k.subs[name]
-		r.Subresources = append(r.Subresources, apidiscoveryv2.APISubresourceDiscovery{Subresource: name, ResponseKind: asGVK(sub.GroupVersionKind), Verbs: sub.verbs})
+		r.Subresources = append(r.Subresources,
+			apidiscoveryv2.APISubresourceDiscovery{Subresource: name, ResponseKind: asGVK(sub.GroupVersionKind), Verbs: sub.verbs})
 	}
 	return r
 }

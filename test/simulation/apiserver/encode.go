@@ -25,7 +25,8 @@ func newEncodings() map[string]encoding {
 	all := map[string]encoding{}
 	for _, info := range scheme.Codecs.SupportedMediaTypes() {
 		if info.StreamSerializer != nil && info.MediaType != runtime.ContentTypeYAML {
-			all[info.MediaType] = encoding{object: info.Serializer, stream: info.StreamSerializer.Serializer, framer: info.StreamSerializer.Framer}
+			all[info.MediaType] = encoding{object: info.Serializer, stream: info.StreamSerializer.Serializer,
+				framer: info.StreamSerializer.Framer}
 		}
 	}
 	return all
@@ -54,7 +55,8 @@ func (c *Client) accepted(req *http.Request, custom bool) form {
 	for _, accept := range req.Header.Values("Accept") {
 		for one := range strings.SplitSeq(accept, ",") {
 			mediaType, params, err := mime.ParseMediaType(one)
-			if _, known := c.Server.encodings[mediaType]; err != nil || !known || custom && params["as"] == "" && mediaType != runtime.ContentTypeJSON {
+			if _, known := c.Server.encodings[mediaType]; err != nil || !known ||
+				custom && params["as"] == "" && mediaType != runtime.ContentTypeJSON {
 				continue
 			}
 			return form{mediaType, params["as"]}

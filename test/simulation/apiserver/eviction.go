@@ -29,7 +29,9 @@ func evict(s *Server, st *store, old Object, w Write) (Object, runtime.Object, e
 	if !disposable(p) {
 		budgets := s.budgetsOf(p)
 		if len(budgets) > 1 {
-			return nil, nil, apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+			return nil, nil,
+				apierrors.NewInternalError(
+					errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
 		}
 		if len(budgets) == 1 && !expendable(p, budgets[0]) {
 			if err := s.spend(budgets[0], p); err != nil {
@@ -44,7 +46,8 @@ func evict(s *Server, st *store, old Object, w Write) (Object, runtime.Object, e
 
 // disposable reports whether a pod does no work that a budget would protect.
 func disposable(p *corev1.Pod) bool {
-	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodSucceeded ||
+		p.Status.Phase == corev1.PodFailed
 }
 
 // expendable reports whether the budget lets a pod go because it is not ready.
@@ -67,7 +70,8 @@ func (s *Server) disrupt(st *store, old *corev1.Pod) Object {
 	}
 	p := old.DeepCopy()
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: now(),
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+		LastTransitionTime: now(),
 	})
 	s.commit(st, old, p, false)
 	return p
@@ -93,7 +97,8 @@ func (s *Server) spend(old *policyv1.PodDisruptionBudget, p *corev1.Pod) error {
 	}
 	if old.Status.DisruptionsAllowed <= 0 {
 		return tooMany("Cannot evict pod as it would violate the pod's disruption budget.", 0,
-			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", old.Name, old.Status.DesiredHealthy, old.Status.CurrentHealthy))
+			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", old.Name, old.Status.DesiredHealthy,
+				old.Status.CurrentHealthy))
 	}
 	b := old.DeepCopy()
 	b.Status.DisruptionsAllowed--
@@ -113,6 +118,7 @@ func (s *Server) spend(old *policyv1.PodDisruptionBudget, p *corev1.Pod) error {
 
 func tooMany(message string, retryAfter int, cause string) error {
 	err := apierrors.NewTooManyRequests(message, retryAfter)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
 	return err
 }

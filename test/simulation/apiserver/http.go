@@ -200,7 +200,8 @@ func parseQuery(query url.Values, into *metav1.ListOptions) error {
 }
 
 func unknownPath(method, path string) error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, method, schema.GroupResource{Resource: path}, "", "the server could not find the requested resource", 0, false)
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, method, schema.GroupResource{Resource: path}, "",
+		"the server could not find the requested resource", 0, false)
 }
 
 func answer(req *http.Request, code int, mediaType string, body []byte) *http.Response {

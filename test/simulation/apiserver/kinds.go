@@ -177,8 +177,9 @@ type Custom struct {
 
 func (c Custom) kind() *Kind {
 	k := &Kind{
-		GroupVersionKind: c.GroupVersionKind, Resource: c.Resource, Cluster: c.Cluster, key: c.Resource + "." + c.Group, status: -1, mirrors: c.Mirrors,
-		rules: rules{generations: true, versioned: true, puttable: false},
+		GroupVersionKind: c.GroupVersionKind, Resource: c.Resource, Cluster: c.Cluster, key: c.Resource + "." + c.Group, status: -1,
+		mirrors: c.Mirrors,
+		rules:   rules{generations: true, versioned: true, puttable: false},
 	}
 	if c.Status {
 		k.status = 0

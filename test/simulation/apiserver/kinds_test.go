@@ -21,7 +21,8 @@ func TestKindsAreThoseOfTheScheme(t *testing.T) {
 	s := New(1)
 	for resource, want := range map[string]string{
 		"statefulsets": "apps/v1 StatefulSet", "horizontalpodautoscalers": "autoscaling/v2 HorizontalPodAutoscaler",
-		"endpointslices": "discovery.k8s.io/v1 EndpointSlice", "networkpolicies": "networking.k8s.io/v1 NetworkPolicy", "events": "v1 Event",
+		"endpointslices": "discovery.k8s.io/v1 EndpointSlice", "networkpolicies": "networking.k8s.io/v1 NetworkPolicy",
+		"events": "v1 Event",
 	} {
 		k := s.Kind(resource)
 		if k == nil || k.GroupVersion().String()+" "+k.GroupVersionKind.Kind != want {
@@ -55,7 +56,8 @@ func TestRulesAreOfKinds(t *testing.T) {
 	}
 }
 
-var widget = Custom{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, Resource: "widgets", Status: true}
+var widget = Custom{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, Resource: "widgets",
+	Status: true}
 
 func newWidget(size int64) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -126,7 +128,8 @@ func TestDiscovery(t *testing.T) {
 		if r := found["v1 nodes"]; r.Namespaced || r.Kind != "Node" || len(r.Verbs) != 8 {
 			t.Errorf("legacy %v: nodes are %+v", legacy, r)
 		}
-		for _, name := range []string{"apps/v1 deployments/scale", "v1 pods/eviction", "v1 namespaces/finalize", "example.com/v1 widgets/status"} {
+		for _, name := range []string{"apps/v1 deployments/scale", "v1 pods/eviction", "v1 namespaces/finalize",
+			"example.com/v1 widgets/status"} {
 			if _, ok := found[name]; !ok {
 				t.Errorf("legacy %v: no %s", legacy, name)
 			}
@@ -149,7 +152,8 @@ func TestMetadataIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods"), widget.GroupVersion().WithResource("widgets")} {
+	for _, r := range []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods"),
+		widget.GroupVersion().WithResource("widgets")} {
 		w, err := c.Resource(r).Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ func parseVersion(text string) (uint64, error) {
 
 func tooNew(asked, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version"}}
 	return err
 }
 
@@ -176,7 +177,8 @@ func expired(p page) error {
 		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", p.version))
 	}
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
-		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results.")
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of " +
+		"the results.")
 	err.ErrStatus.ListMeta.Continue = continueAt(0, p.after)
 	return err
 }

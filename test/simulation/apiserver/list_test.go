@@ -35,7 +35,8 @@ func TestPagesShowOneState(t *testing.T) {
 	made(t, s, pod("d", ""))
 	next := metav1.ListOptions{Limit: 2, Continue: first.Continue}
 	second, err := pods.List(t.Context(), next)
-	if err != nil || !slices.Equal(names(second), []string{"c"}) || second.ResourceVersion != first.ResourceVersion || second.Continue != "" {
+	if err != nil || !slices.Equal(names(second), []string{"c"}) || second.ResourceVersion != first.ResourceVersion ||
+		second.Continue != "" {
 		t.Errorf("the second page is %v of version %s, %v", names(second), second.ResourceVersion, err)
 	}
 
@@ -48,7 +49,9 @@ func TestPagesShowOneState(t *testing.T) {
 	if err != nil || !slices.Equal(names(rest), []string{"c", "d"}) {
 		t.Errorf("the rest is %v, %v", names(rest), err)
 	}
-	if _, err := pods.List(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsResourceExpired(err) {
+	if _, err := pods.List(t.Context(),
+		metav1.ListOptions{ResourceVersion: first.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("after a compaction, an exact list is answered with %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	resourcemetrics "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// SetLoad sets how much CPU the pods of an app use together, in thousandths: those that run share it evenly. The value of the external metric
-// of that name is the same.
+// SetLoad sets how much CPU the pods of an app use together, in thousandths: those that run share it evenly. The value of the external
+// metric of that name is the same.
 func (s *Server) SetLoad(app string, milli int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,8 @@ func (s *Server) podMetrics(namespace string, selector labels.Selector) *resourc
 }
 
 func (s *Server) externalMetrics(name string) *externalmetrics.ExternalMetricValueList {
-	list := &externalmetrics.ExternalMetricValueList{TypeMeta: metav1.TypeMeta{APIVersion: "external.metrics.k8s.io/v1beta1", Kind: "ExternalMetricValueList"}}
+	list := &externalmetrics.ExternalMetricValueList{TypeMeta: metav1.TypeMeta{APIVersion: "external.metrics.k8s.io/v1beta1",
+		Kind: "ExternalMetricValueList"}}
 	if load, known := s.Load(name); known {
 		list.Items = append(list.Items, externalmetrics.ExternalMetricValue{
 			MetricName: name, Timestamp: metav1.Now(), Value: *resource.NewMilliQuantity(load, resource.DecimalSI)})

@@ -34,7 +34,9 @@ func patched(document, empty Object, resource schema.GroupResource, w Write) (Ob
 			return nil, err
 		}
 	default:
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, string(w.Verb), resource, w.Name, "patches of type "+string(w.PatchType), 0, false)
+		return nil,
+			apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, string(w.Verb), resource, w.Name,
+				"patches of type "+string(w.PatchType), 0, false)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

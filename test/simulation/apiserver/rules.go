@@ -99,7 +99,8 @@ func workloadRules() map[string]rules {
 			}),
 		},
 		"deployments": {
-			generations: true, annotated: true, defaults: each(defaultDeployment), validate: validates(validateDeployment), update: updates(updateDeployment),
+			generations: true, annotated: true, defaults: each(defaultDeployment), validate: validates(validateDeployment),
+			update: updates(updateDeployment),
 			replicas: asks(func(d *appsv1.Deployment) *replicaFields {
 				return &replicaFields{&d.Spec.Replicas, d.Status.Replicas, selectorText(d.Spec.Selector)}
 			}),
@@ -110,7 +111,8 @@ func workloadRules() map[string]rules {
 				return &replicaFields{&s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)}
 			}),
 		},
-		"daemonsets": {generations: true, defaults: each(defaultDaemonSet), create: creates(createDaemonSet), update: updates(updateDaemonSet)},
+		"daemonsets": {generations: true, defaults: each(defaultDaemonSet), create: creates(createDaemonSet),
+			update: updates(updateDaemonSet)},
 		"replicationcontrollers": {
 			generations: true, orphans: true, defaults: each(defaultReplicationController),
 			fields: func(o Object) fields.Set { return replicasField(o.(*corev1.ReplicationController).Status.Replicas) },
@@ -147,7 +149,8 @@ func coreRules() map[string]rules {
 			}),
 		},
 		"namespaces": {
-			defaults: each(defaultNamespace), create: creates(createNamespace), doom: each(doomNamespace), held: asks(holdNamespace), answered: true, without: []string{"deletecollection"},
+			defaults: each(defaultNamespace), create: creates(createNamespace), doom: each(doomNamespace), held: asks(holdNamespace),
+			answered: true, without: []string{"deletecollection"},
 			fields: asks(func(n *corev1.Namespace) fields.Set { return fields.Set{"status.phase": string(n.Status.Phase)} }),
 		},
 		"secrets": {
@@ -155,26 +158,29 @@ func coreRules() map[string]rules {
 			fields:   asks(func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} }),
 		},
 		"persistentvolumeclaims": {answered: true, defaults: each(defaultClaim), create: creates(createClaim)},
-		"persistentvolumes":      {answered: true, defaults: each(defaultVolume), create: creates(createVolume), update: updates(updateVolume)},
-		"serviceaccounts":        {answered: true},
-		"resourcequotas":         {answered: true},
-		"podtemplates":           {generations: true, answered: true, defaults: each(func(p *corev1.PodTemplate) { defaultTemplate(&p.Template) })},
-		"limitranges":            {puttable: true},
-		"events":                 {puttable: true, fields: asks(eventFields)},
-		"leases":                 {versioned: true, puttable: true},
+		"persistentvolumes": {answered: true, defaults: each(defaultVolume), create: creates(createVolume),
+			update: updates(updateVolume)},
+		"serviceaccounts": {answered: true},
+		"resourcequotas":  {answered: true},
+		"podtemplates": {generations: true, answered: true,
+			defaults: each(func(p *corev1.PodTemplate) { defaultTemplate(&p.Template) })},
+		"limitranges": {puttable: true},
+		"events":      {puttable: true, fields: asks(eventFields)},
+		"leases":      {versioned: true, puttable: true},
 	}
 }
 
 func otherRules() map[string]rules {
 	return map[string]rules{
-		"ingresses":                       {generations: true},
-		"networkpolicies":                 {generations: true, defaults: each(defaultNetworkPolicy)},
-		"ingressclasses":                  {generations: true},
-		"storageclasses":                  {answered: true, defaults: each(defaultStorageClass)},
-		"volumeattributesclasses":         {answered: true, create: creates(createAttributesClass)},
-		"volumeattachments":               {answered: true, versioned: true, update: keepMetaWithStatus},
-		"csinodes":                        {answered: true, versioned: true},
-		"csidrivers":                      {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver), create: creates(createCSIDriver)},
+		"ingresses":               {generations: true},
+		"networkpolicies":         {generations: true, defaults: each(defaultNetworkPolicy)},
+		"ingressclasses":          {generations: true},
+		"storageclasses":          {answered: true, defaults: each(defaultStorageClass)},
+		"volumeattributesclasses": {answered: true, create: creates(createAttributesClass)},
+		"volumeattachments":       {answered: true, versioned: true, update: keepMetaWithStatus},
+		"csinodes":                {answered: true, versioned: true},
+		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
+			create: creates(createCSIDriver)},
 		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},

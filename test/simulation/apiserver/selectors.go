@@ -61,8 +61,10 @@ func eventFields(e *corev1.Event) fields.Set {
 		source = e.ReportingController
 	}
 	return fields.Set{
-		"involvedObject.kind": o.Kind, "involvedObject.namespace": o.Namespace, "involvedObject.name": o.Name, "involvedObject.uid": string(o.UID),
-		"involvedObject.apiVersion": o.APIVersion, "involvedObject.resourceVersion": o.ResourceVersion, "involvedObject.fieldPath": o.FieldPath,
-		"reason": e.Reason, "reportingComponent": e.ReportingController, "source": source, "type": e.Type,
+		"involvedObject.kind": o.Kind, "involvedObject.namespace": o.Namespace, "involvedObject.name": o.Name,
+		"involvedObject.uid":        string(o.UID),
+		"involvedObject.apiVersion": o.APIVersion, "involvedObject.resourceVersion": o.ResourceVersion,
+		"involvedObject.fieldPath": o.FieldPath,
+		"reason":                   e.Reason, "reportingComponent": e.ReportingController, "source": source, "type": e.Type,
 	}
 }

@@ -99,7 +99,8 @@ func deleted(st *store, o Object) *metav1.Status {
 
 // readWrite reads the write that a request asks for.
 func (c *Client) readWrite(r request, req *http.Request, body []byte) (w Write, err error) {
-	w = Write{By: c.Name, Agent: r.Agent, Verb: Verb(r.Verb), Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name}
+	w = Write{By: c.Name, Agent: r.Agent, Verb: Verb(r.Verb), Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace,
+		Name: r.Name}
 	query := req.URL.Query()
 	dryRun := query["dryRun"]
 	w.Manager, w.Force = query.Get("fieldManager"), query.Get("force") == "true"

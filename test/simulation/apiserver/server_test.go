@@ -48,7 +48,8 @@ func TestClientsReachIt(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
 			pods := client(t, New(1), nil, contentType).CoreV1().Pods("default")
-			created, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: pod("", "").Spec}, metav1.CreateOptions{})
+			created, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: pod("", "").Spec},
+				metav1.CreateOptions{})
 			if err != nil || len(created.Name) != len("p-")+5 {
 				t.Fatalf("created %q, %v", created.Name, err)
 			}
@@ -82,7 +83,8 @@ func TestPodsEndGracefully(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := New(1)
 			made(t, s, pod("p", c.node))
-			if _, err := s.Do(Write{Verb: Delete, Resource: "pods", Namespace: "default", Name: "p", Options: metav1.DeleteOptions{GracePeriodSeconds: c.grace}}); err != nil {
+			if _, err := s.Do(Write{Verb: Delete, Resource: "pods", Namespace: "default", Name: "p",
+				Options: metav1.DeleteOptions{GracePeriodSeconds: c.grace}}); err != nil {
 				t.Fatal(err)
 			}
 			left := One[*corev1.Pod](s, "default", "p")
@@ -100,7 +102,8 @@ func TestFinalizersHold(t *testing.T) {
 	rs.Spec.Template.Labels, rs.Spec.Template.Spec = rs.Spec.Selector.MatchLabels, pod("", "").Spec
 	made(t, s, rs)
 	policy := metav1.DeletePropagationOrphan
-	if _, err := s.Do(Write{Verb: Delete, Resource: "replicasets", Namespace: "default", Name: "r", Options: metav1.DeleteOptions{PropagationPolicy: &policy}}); err != nil {
+	if _, err := s.Do(Write{Verb: Delete, Resource: "replicasets", Namespace: "default", Name: "r",
+		Options: metav1.DeleteOptions{PropagationPolicy: &policy}}); err != nil {
 		t.Fatal(err)
 	}
 	held := One[*appsv1.ReplicaSet](s, "default", "r")
@@ -195,7 +198,8 @@ func TestAWatchFromBeforeTheCompactionIsGone(t *testing.T) {
 	before := s.Version()
 	made(t, s, pod("p", ""))
 	s.Compact()
-	w, err := client(t, s, nil, runtime.ContentTypeJSON).CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: fmt.Sprint(before)})
+	w, err := client(t, s, nil, runtime.ContentTypeJSON).CoreV1().Pods("default").Watch(t.Context(),
+		metav1.ListOptions{ResourceVersion: fmt.Sprint(before)})
 	if err != nil {
 		t.Fatal(err)
 	}

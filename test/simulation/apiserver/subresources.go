@@ -48,7 +48,8 @@ func subresourcesOf(k *Kind) map[string]subresource {
 			empty: func() Object { return &autoscalingv1.Scale{} }, show: k.showScale, take: k.takeScale,
 		}
 	}
-	post := func(gvk schema.GroupVersionKind, empty func() Object, create func(*Server, *store, Object, Write) (Object, runtime.Object, error)) subresource {
+	post := func(gvk schema.GroupVersionKind, empty func() Object, create func(*Server, *store, Object, Write) (Object, runtime.Object,
+		error)) subresource {
 		return subresource{GroupVersionKind: gvk, verbs: []string{"create"}, empty: empty, create: create}
 	}
 	switch k.key {
@@ -56,7 +57,8 @@ func subresourcesOf(k *Kind) map[string]subresource {
 		subs["eviction"] = post(policyv1.SchemeGroupVersion.WithKind("Eviction"), func() Object { return &policyv1.Eviction{} }, evict)
 		subs["binding"] = post(corev1.SchemeGroupVersion.WithKind("Binding"), func() Object { return &corev1.Binding{} }, bind)
 	case "serviceaccounts":
-		subs["token"] = post(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), func() Object { return &authenticationv1.TokenRequest{} }, issueToken)
+		subs["token"] = post(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
+			func() Object { return &authenticationv1.TokenRequest{} }, issueToken)
 	case "namespaces":
 		subs["finalize"] = subresource{GroupVersionKind: k.GroupVersionKind, verbs: []string{"update"}, keep: keepAllButFinalizers}
 	case "certificatesigningrequests":
@@ -204,7 +206,8 @@ func (k *Kind) takeScale(o, sent Object) field.ErrorList {
 
 // created is the answer to the creation of what is not stored.
 func created() *metav1.Status {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		Code: http.StatusCreated}
 }
 
 // bind is what a scheduler asks for: the pod goes to a node.
@@ -236,8 +239,10 @@ func issueToken(s *Server, _ *store, old Object, w Write) (Object, runtime.Objec
 	t := w.Object.DeepCopyObject().(*authenticationv1.TokenRequest)
 	orPointer(&t.Spec.ExpirationSeconds, 3600)
 	if *t.Spec.ExpirationSeconds < 600 {
-		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", field.ErrorList{
-			field.Invalid(field.NewPath("spec", "expirationSeconds"), *t.Spec.ExpirationSeconds, "may not specify a duration less than 10 minutes")})
+		return nil, nil,
+			apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", field.ErrorList{
+				field.Invalid(field.NewPath("spec", "expirationSeconds"), *t.Spec.ExpirationSeconds,
+					"may not specify a duration less than 10 minutes")})
 	}
 	if err := s.admit(w, old, old); err != nil {
 		return nil, nil, err

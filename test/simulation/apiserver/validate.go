@@ -22,7 +22,8 @@ func validateWorkload(replicas *int32, selector, before *metav1.LabelSelector, t
 	}
 	if selector == nil {
 		return append(errs, field.Required(path.Child("selector"), ""),
-			field.Invalid(path.Child("template", "metadata", "labels"), maps.Clone(template.Labels), "`selector` does not match template `labels`"))
+			field.Invalid(path.Child("template", "metadata", "labels"), maps.Clone(template.Labels),
+				"`selector` does not match template `labels`"))
 	}
 	errs = append(errs, validation.ValidateLabelSelector(selector, validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
@@ -30,7 +31,9 @@ func validateWorkload(replicas *int32, selector, before *metav1.LabelSelector, t
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil && !parsed.Empty() && !parsed.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), maps.Clone(template.Labels), "`selector` does not match template `labels`"))
+		errs = append(errs,
+			field.Invalid(path.Child("template", "metadata", "labels"), maps.Clone(template.Labels),
+				"`selector` does not match template `labels`"))
 	}
 	if before != nil && !equality.Semantic.DeepEqual(selector, before) {
 		errs = append(errs, field.Invalid(path.Child("selector"), selector, "field is immutable"))
@@ -57,14 +60,18 @@ func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	errs := validateWorkload(d.Spec.Replicas, d.Spec.Selector, before, &d.Spec.Template)
 	path := field.NewPath("spec")
 	if d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds <= d.Spec.MinReadySeconds {
-		errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *d.Spec.ProgressDeadlineSeconds, "must be greater than minReadySeconds"))
+		errs = append(errs,
+			field.Invalid(path.Child("progressDeadlineSeconds"), *d.Spec.ProgressDeadlineSeconds, "must be greater than minReadySeconds"))
 	}
 	rolling := d.Spec.Strategy.RollingUpdate
 	switch {
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && rolling != nil:
-		errs = append(errs, field.Forbidden(path.Child("strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
+		errs = append(errs,
+			field.Forbidden(path.Child("strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
 	case rolling != nil && zero(rolling.MaxSurge) && zero(rolling.MaxUnavailable):
-		errs = append(errs, field.Invalid(path.Child("strategy", "rollingUpdate", "maxUnavailable"), rolling.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
+		errs = append(errs,
+			field.Invalid(path.Child("strategy", "rollingUpdate", "maxUnavailable"), rolling.MaxUnavailable,
+				"may not be 0 when `maxSurge` is 0"))
 	}
 	return errs
 }

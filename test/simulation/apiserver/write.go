@@ -111,7 +111,8 @@ func (s *Server) do(st *store, w Write) (after Object, answer runtime.Object, er
 // sameName refuses an object whose name is not that of the path.
 func sameName(w Write) error {
 	if o := w.Object; o != nil && (o.GetName() != w.Name || o.GetNamespace() != "" && o.GetNamespace() != w.Namespace) {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(), w.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(),
+			w.Name))
 	}
 	return nil
 }
@@ -257,7 +258,9 @@ func checkUID(st *store, old Object, uid types.UID) error {
 // replace puts a new state in the place of an old one.
 func (s *Server) replace(st *store, old, o Object, w Write) (_ Object, err error) {
 	if v := o.GetResourceVersion(); v != "" && v != old.GetResourceVersion() {
-		return nil, conflict(st, old.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil,
+			conflict(st, old.GetName(),
+				fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	o.SetResourceVersion(old.GetResourceVersion())
 	setType(st.Kind, o)

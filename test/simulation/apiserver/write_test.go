@@ -87,7 +87,8 @@ func TestAdmission(t *testing.T) {
 	for _, w := range []Write{
 		{Verb: Create, Object: labelled("b", "x")},
 		{Verb: Update, Object: labelled("a", "y")},
-		{Verb: Patch, Resource: "configmaps", Namespace: "default", Name: "a", PatchType: types.MergePatchType, Patch: []byte(`{"data":{"k":"v"}}`)},
+		{Verb: Patch, Resource: "configmaps", Namespace: "default", Name: "a", PatchType: types.MergePatchType,
+			Patch: []byte(`{"data":{"k":"v"}}`)},
 		{Verb: Delete, Resource: "configmaps", Namespace: "default", Name: "a"},
 	} {
 		if _, err := s.Do(w); !errors.Is(err, refusal) {
@@ -121,7 +122,9 @@ func TestScaleChangesTheSpec(t *testing.T) {
 	if _, err := c.UpdateScale(t.Context(), "d", stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("an outdated scale is answered with %v", err)
 	}
-	if _, err := c.UpdateScale(t.Context(), "d", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: autoscalingv1.ScaleSpec{Replicas: -1}}, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := c.UpdateScale(t.Context(), "d",
+		&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: autoscalingv1.ScaleSpec{Replicas: -1}},
+		metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a negative scale is answered with %v", err)
 	}
 }
@@ -141,7 +144,8 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 	budget := made(t, s, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}).DeepCopy()
 	evict := func(name string) error {
-		_, err := s.Do(Write{Verb: Create, Resource: "pods", Subresource: "eviction", Namespace: "default", Name: name, Object: &policyv1.Eviction{}})
+		_, err := s.Do(Write{Verb: Create, Resource: "pods", Subresource: "eviction", Namespace: "default", Name: name,
+			Object: &policyv1.Eviction{}})
 		return err
 	}
 	if err := evict("a"); !apierrors.IsTooManyRequests(err) {
@@ -165,7 +169,8 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 func TestOnlyApproversApprove(t *testing.T) {
 	s := New(1)
 	r := made(t, s, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r"}}).DeepCopy()
-	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+		Status: corev1.ConditionTrue}}
 	r.Status.Certificate = []byte("certificate")
 	status, err := s.Do(Write{Verb: Update, Object: r.DeepCopy(), Subresource: "status"})
 	if got := status.(*certificatesv1.CertificateSigningRequest).Status; err != nil || len(got.Conditions) != 0 || got.Certificate == nil {
@@ -173,7 +178,8 @@ func TestOnlyApproversApprove(t *testing.T) {
 	}
 	r.ResourceVersion, r.Status.Certificate = "", nil
 	approved, err := s.Do(Write{Verb: Update, Object: r, Subresource: "approval"})
-	if got := approved.(*certificatesv1.CertificateSigningRequest).Status; err != nil || len(got.Conditions) != 1 || got.Certificate == nil {
+	if got := approved.(*certificatesv1.CertificateSigningRequest).Status; err != nil || len(got.Conditions) != 1 ||
+		got.Certificate == nil {
 		t.Errorf("by the approval: %v, %v", got, err)
 	}
 }
@@ -210,7 +216,9 @@ func TestNamespacesAreFinalized(t *testing.T) {
 
 func TestJobsOrphanUnlessToldOtherwise(t *testing.T) {
 	s := New(1)
-	j := made(t, s, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod("", "").Spec}}})
+	j := made(t, s,
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j"},
+			Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod("", "").Spec}}})
 	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] != string(j.UID) {
 		t.Errorf("its selector is %v", j.Spec.Selector)
 	}
@@ -226,11 +234,14 @@ func TestJSONPatch(t *testing.T) {
 	s := New(1)
 	made(t, s, deployment("d"))
 	c := client(t, s, nil, runtime.ContentTypeJSON).AppsV1().Deployments("default")
-	d, err := c.Patch(t.Context(), "d", types.JSONPatchType, []byte(`[{"op":"test","path":"/spec/replicas","value":1},{"op":"replace","path":"/spec/replicas","value":4}]`), metav1.PatchOptions{})
+	d, err := c.Patch(t.Context(), "d", types.JSONPatchType,
+		[]byte(`[{"op":"test","path":"/spec/replicas","value":1},{"op":"replace","path":"/spec/replicas","value":4}]`),
+		metav1.PatchOptions{})
 	if err != nil || *d.Spec.Replicas != 4 {
 		t.Errorf("got %v, %v", d, err)
 	}
-	if _, err := c.Patch(t.Context(), "d", types.JSONPatchType, []byte(`[{"op":"test","path":"/spec/replicas","value":1}]`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := c.Patch(t.Context(), "d", types.JSONPatchType, []byte(`[{"op":"test","path":"/spec/replicas","value":1}]`),
+		metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a test that fails is answered with %v", err)
 	}
 }
@@ -261,7 +272,8 @@ func TestApply(t *testing.T) {
 		t.Errorf("what is no longer applied stays: %v, %v", d.Labels, err)
 	}
 	wanted.Spec.MinReadySeconds = 5
-	if _, err := c.Patch(t.Context(), "d", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":3}}`), metav1.PatchOptions{FieldManager: "other"}); err != nil {
+	if _, err := c.Patch(t.Context(), "d", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":3}}`),
+		metav1.PatchOptions{FieldManager: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := apply("one", false, wanted); !apierrors.IsConflict(err) {

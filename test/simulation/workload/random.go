@@ -118,7 +118,8 @@ func (g *Generator) faultsAround(resources []string) {
 	}
 	for range 1 + g.IntN(4) {
 		about := operations[g.IntN(len(operations))].At
-		away := Pick(g, -5*time.Second, -time.Second, -time.Second, -100*time.Millisecond, time.Millisecond, 20*time.Millisecond, time.Second)
+		away := Pick(g, -5*time.Second, -time.Second, -time.Second, -100*time.Millisecond, time.Millisecond, 20*time.Millisecond,
+			time.Second)
 		g.faultOf(Pick(g, resources...), Pick(g, "m0", "m0", "m*"), max(0, about+away))
 	}
 }
@@ -254,9 +255,11 @@ func Faults(seed uint64, n int, within time.Duration) script.Script {
 }
 
 // faulty are the resources that faults may concern: those that controllers watch and write.
-var faulty = strings.Fields("pods replicasets deployments replicationcontrollers statefulsets daemonsets controllerrevisions jobs cronjobs services " +
-	"endpoints endpointslices nodes namespaces configmaps secrets serviceaccounts persistentvolumes persistentvolumeclaims poddisruptionbudgets " +
-	"resourcequotas horizontalpodautoscalers certificatesigningrequests clusterroles")
+var faulty = strings.Fields(
+	"pods replicasets deployments replicationcontrollers statefulsets daemonsets controllerrevisions jobs cronjobs services " +
+		"endpoints endpointslices nodes namespaces configmaps secrets serviceaccounts persistentvolumes persistentvolumeclaims " +
+		"poddisruptionbudgets " +
+		"resourcequotas horizontalpodautoscalers certificatesigningrequests clusterroles")
 
 // fault adds something that goes wrong.
 func (g *Generator) fault() {
@@ -274,7 +277,8 @@ func (g *Generator) fault() {
 		code := Pick(g, 0, -1, 409, 429, 500, 503, 504)
 		after := (code <= 0 || code == 500 || code == 504) && g.IntN(2) == 0
 		g.Add(at, "fault %s refuse n=%d code=%d after=%v%s", who, 1+g.IntN(6), code, after,
-			Pick(g, "", "", " resource=pods", " resource="+Pick(g, faulty...), " resource="+Pick(g, faulty...), " resource=leases", " verb=create", " verb=get"))
+			Pick(g, "", "", " resource=pods", " resource="+Pick(g, faulty...), " resource="+Pick(g, faulty...), " resource=leases",
+				" verb=create", " verb=get"))
 	case 7:
 		g.Add(at, "fault %s slow %v for=%v", who, time.Duration(100+g.IntN(5000))*time.Millisecond, span)
 	case 8:

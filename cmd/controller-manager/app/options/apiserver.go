@@ -33,11 +33,15 @@ func (o *APIServer) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "File that says how to reach the API server, and as whom. "+
 		"Without it and --master, the configuration that a pod has is used.")
 	fs.StringVar(&o.Master, "master", o.Master, "URL of the API server, instead of the one in the kubeconfig.")
-	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType, "Encoding of requests, and of the answers asked for.")
-	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests a second that each client makes at most; zero and less mean no "+
-		"limit. The default counts only with --kube-api-burst: when neither is given, clients are not limited, and the server says when to wait.")
-	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst, "Requests that each client makes at once at most, before --kube-api-qps "+
-		"applies. The default counts only with that.")
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
+		"Encoding of requests, and of the answers asked for.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
+		"Requests a second that each client makes at most; zero and less mean no "+
+			"limit. The default counts only with --kube-api-burst: when neither is given, clients are not limited, "+
+			"and the server says when to wait.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
+		"Requests that each client makes at once at most, before --kube-api-qps "+
+			"applies. The default counts only with that.")
 }
 
 func (o *APIServer) validate() []error {

@@ -93,7 +93,9 @@ func reviewConfig(flag, path string) (*rest.Config, error) {
 		case errors.Is(err, rest.ErrNotInCluster):
 			return nil, fmt.Errorf("%w: --%s is not given, and this is not a pod", ErrNobodyToAsk, flag)
 		case err != nil:
-			return nil, fmt.Errorf("%w: --%s is not given, and the configuration of the pod is broken: %w", ErrNobodyToAsk, flag, err)
+			return nil,
+				fmt.Errorf("%w: --%s is not given, and the configuration of the pod is broken: %w", ErrNobodyToAsk,
+					flag, err)
 		}
 		return c, nil
 	}

@@ -23,10 +23,13 @@ const oldestEmulated = "1.34"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to
 // all components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
-	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet",
+	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource",
+	"DeploymentReplicaSetTerminatingReplicas",
+	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
+	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
-	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "TaintTolerationComparisonOperators",
+	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
+	"TaintTolerationComparisonOperators",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
@@ -103,7 +106,8 @@ func newFeatures() Features {
 		registry: compatibility.NewComponentGlobalsRegistry(),
 	}
 	specs, needs := features.All()
-	effective := compatibility.NewEffectiveVersionFromString(binary.DefaultKubeBinaryVersion, oldestEmulated, oldestEmulated)
+	effective := compatibility.NewEffectiveVersionFromString(binary.DefaultKubeBinaryVersion, oldestEmulated,
+		oldestEmulated)
 	for _, err := range []error{
 		f.gate.AddVersioned(specs),
 		f.gate.AddDependencies(needs),
@@ -123,12 +127,13 @@ func (o *Features) addFlags(fs *pflag.FlagSet) {
 	gates := own.Lookup("feature-gates")
 	gates.Value = gatesValue{gates.Value}
 	gates.Usage = "Switch features on and off, as 'PodDeletionCost=false,AllAlpha=true'. May be given several times; " +
-		"a name may begin with 'kube:'.\nEvery gate of Kubernetes " + binary.DefaultKubeBinaryVersion + " and of the minor release before is accepted. " +
+		"a name may begin with 'kube:'.\nEvery gate of Kubernetes " + binary.DefaultKubeBinaryVersion +
+		" and of the minor release before is accepted. " +
 		"These have an effect here:\n" + strings.Join(o.described(), "\n")
 	own.Lookup("emulated-version").Usage = "Take features as they were in an older version, from " + oldestEmulated +
 		" on, as 'kube=1.36'."
-	own.Lookup("min-compatibility-version").Usage = "Oldest version that the other components of the control plane may " +
-		"have, as 'kube=1.36'; at most the emulated version."
+	own.Lookup("min-compatibility-version").Usage = "Oldest version that the other components of the control plane " +
+		"may have, as 'kube=1.36'; at most the emulated version."
 	fs.AddFlagSet(own)
 }
 
@@ -181,7 +186,9 @@ func (o *Features) Apply() error {
 	for _, name := range neededGates {
 		if o.gate.switchedOff(string(name)) {
 			// Before what the registry has to say, which is that other gates depend on this one.
-			return fmt.Errorf("feature gate %s cannot be switched off: controllers need it to know whether their caches show what they have written", name)
+			return fmt.Errorf(
+				"feature gate %s cannot be switched off: controllers need it to know whether their caches show what "+
+					"they have written", name)
 		}
 	}
 	if err != nil {
@@ -189,7 +196,9 @@ func (o *Features) Apply() error {
 	}
 	for _, name := range alwaysOn {
 		if o.gate.switchedOff(name) {
-			return fmt.Errorf("feature gate %s cannot be switched off: this build always does what it stands for, whatever version is emulated", name)
+			return fmt.Errorf(
+				"feature gate %s cannot be switched off: this build always does what it stands for, whatever version "+
+					"is emulated", name)
 		}
 	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})

@@ -30,7 +30,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
-const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they have written"
+const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they " +
+	"have written"
 
 func TestFeatureGates(t *testing.T) {
 	for _, test := range []struct {
@@ -55,10 +56,12 @@ func TestFeatureGates(t *testing.T) {
 		{name: "CLI-29 as it was in 1.35", args: "--emulated-version=1.35", off: "AtomicFIFO StaleControllerConsistencyReplicaSet"},
 		{name: "CLI-29 as it was in 1.36", args: "--emulated-version=1.36", on: "AtomicFIFO DRADeviceTaints",
 			off: "MaxUnavailableStatefulSet HPAScaleToZero HPAGeneration NodeControllerLeaseCircuitBreaker GenericWorkload SELinuxMount"},
-		{name: "CLI-29 as it is in 1.37", on: "MaxUnavailableStatefulSet HPAScaleToZero HPAGeneration NodeControllerLeaseCircuitBreaker SELinuxMount",
+		{name: "CLI-29 as it is in 1.37",
+			on:  "MaxUnavailableStatefulSet HPAScaleToZero HPAGeneration NodeControllerLeaseCircuitBreaker SELinuxMount",
 			off: "GenericWorkload StatefulSetRecreateStrategy"},
 		{name: "REG-66 depends on GenericWorkload", args: "--feature-gates=CompositePodGroup=true",
-			err: "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]"},
+			err: "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload " +
+				"TopologyAwareWorkloadScheduling]"},
 		{name: "REG-66 depends on nothing any more", args: "--feature-gates=PodCertificateRequest=true", on: "PodCertificateRequest"},
 		{name: "the other needed gate", args: "--emulated-version=1.34 --feature-gates=InOrderInformers=false",
 			err: "feature gate InOrderInformers cannot be switched off"},
@@ -70,9 +73,12 @@ func TestFeatureGates(t *testing.T) {
 		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: "invalid value of PodDeletionCost=yes"},
 		{name: "CLI-28 another component", args: "--feature-gates=wardle:Foo=true", err: "component not registered: wardle"},
 		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false", err: needsAtomicFIFO},
-		{name: "the last one counts for a needed gate, too", args: "--feature-gates=AtomicFIFO=false,kube:AtomicFIFO=true", on: "AtomicFIFO"},
-		{name: "a needed gate without those that depend on it", args: "--feature-gates=AllBeta=false,kube:AtomicFIFO=false", err: needsAtomicFIFO},
-		{name: "a needed gate where it did not exist yet", args: "--emulated-version=1.35 --feature-gates=AtomicFIFO=false", err: needsAtomicFIFO},
+		{name: "the last one counts for a needed gate, too", args: "--feature-gates=AtomicFIFO=false,kube:AtomicFIFO=true",
+			on: "AtomicFIFO"},
+		{name: "a needed gate without those that depend on it", args: "--feature-gates=AllBeta=false,kube:AtomicFIFO=false",
+			err: needsAtomicFIFO},
+		{name: "a needed gate where it did not exist yet", args: "--emulated-version=1.35 --feature-gates=AtomicFIFO=false",
+			err: needsAtomicFIFO},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := configure(strings.Fields(test.args)...)
@@ -123,7 +129,8 @@ func TestGatesOfSection5(t *testing.T) {
 		{"CLI-65", "DeploymentReplicaSetTerminatingReplicas", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
 		{"CLI-66", "PodDeletionCost", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
 		{"CLI-67", "LogarithmicScaleDown", featuregate.FeatureSpec{PreRelease: featuregate.GA, Default: true, LockToDefault: true}},
-		{"CLI-68", "PodObservedGenerationTracking", featuregate.FeatureSpec{PreRelease: featuregate.GA, Default: true, LockToDefault: true}},
+		{"CLI-68", "PodObservedGenerationTracking",
+			featuregate.FeatureSpec{PreRelease: featuregate.GA, Default: true, LockToDefault: true}},
 		{"CLI-69", "StaleControllerConsistencyReplicaSet", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
 		{"CLI-70", "CoordinatedLeaderElection", featuregate.FeatureSpec{PreRelease: featuregate.Beta}},
 		{"CLI-71", "ControllerManagerReleaseLeaderElectionLockOnExit", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
@@ -275,10 +282,12 @@ func TestGatesWithoutEffect(t *testing.T) {
 		{"one with an effect", "PodDeletionCost=false", "1.36", "", ""},
 		{"one that nobody knows", "NoSuchGate=false", "1.36", "", "NoSuchGate"},
 		{"of another controller", "WorkloadWithJob=false,PodDeletionCost=true", "1.36", `gates=["WorkloadWithJob"]`, ""},
-		{"what is always done", "JobManagedBy=false", "1.34", "", "feature gate JobManagedBy cannot be switched off: this build always does"},
+		{"what is always done", "JobManagedBy=false", "1.34", "",
+			"feature gate JobManagedBy cannot be switched off: this build always does"},
 		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
 		{"what is always done, and nobody can switch off", "JobManagedBy=false", "1.36", "", "locked"},
-		{"CLI-28 of 1.36 only, on", "JobSuccessPolicy=true,GangScheduling=false", "1.37", `gates=["GangScheduling","JobSuccessPolicy"]`, ""},
+		{"CLI-28 of 1.36 only, on", "JobSuccessPolicy=true,GangScheduling=false", "1.37", `gates=["GangScheduling","JobSuccessPolicy"]`,
+			""},
 		{"CLI-28 of 1.36 only, locked", "JobSuccessPolicy=false", "1.37", "", "locked"},
 		{"CLI-28 of 1.37 only", "EtcdRangeStream=false,KubeProxyIPVS=true", "1.37", `gates=["EtcdRangeStream","KubeProxyIPVS"]`, ""},
 		{"CLI-28 locked in 1.37", "HPAConfigurableTolerance=false", "1.37", "", "locked"},
@@ -310,7 +319,8 @@ func TestGatesWithoutEffect(t *testing.T) {
 }
 
 func FuzzFeatureGates(f *testing.F) {
-	for _, seed := range []string{"PodDeletionCost=false", "kube:AllAlpha=true,AllBeta=false", "=", ":", "a:b:c=1", ",", "a=b=c", "kube:", "\xff"} {
+	for _, seed := range []string{"PodDeletionCost=false", "kube:AllAlpha=true,AllBeta=false", "=", ":", "a:b:c=1", ",", "a=b=c", "kube:",
+		"\xff"} {
 		f.Add(seed, "kube=1.35")
 	}
 	f.Add("", "0.0")

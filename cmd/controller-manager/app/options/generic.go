@@ -19,20 +19,24 @@ type Generic struct {
 	ControllerShutdownTimeout    time.Duration // how long controllers may take to end (CLI-24)
 	BrakeShare                   float64       // of the objects that exist; to remove more asks for proof; zero: never
 	BrakeLeast                   int           // of fewer objects, any number is ordinary
-	RootCAFile                   string        // by which pods verify the API server (TOK-3); several controllers read it
+	// by which pods verify the API server (TOK-3); several controllers read it
+	RootCAFile string
 }
 
 // newGeneric returns the defaults.
 func newGeneric() Generic {
-	return Generic{MinResyncPeriod: 12 * time.Hour, ControllerShutdownTimeout: 10 * time.Second, BrakeShare: 0.5, BrakeLeast: 5}
+	return Generic{MinResyncPeriod: 12 * time.Hour, ControllerShutdownTimeout: 10 * time.Second, BrakeShare: 0.5,
+		BrakeLeast: 5}
 }
 
 func (o *Generic) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.UseServiceAccountCredentials, "use-service-account-credentials", o.UseServiceAccountCredentials,
 		"Give each controller the identity of its own service account in kube-system.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"File with the certificate authorities, in PEM, by which pods verify the API server. They are published in each namespace and in "+
-			"Secrets with tokens of service accounts. The file is read again when it changes. Without it, the authorities by which this "+
+		"File with the certificate authorities, in PEM, by which pods verify the API server. They are published in "+
+			"each namespace and in "+
+			"Secrets with tokens of service accounts. The file is read again when it changes. Without it, the "+
+			"authorities by which this "+
 			"process verifies the API server are published.")
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Controllers look at every object again after a time between this and twice this.")
@@ -41,9 +45,11 @@ func (o *Generic) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
 		"Longest wait for controllers to end when the process is told to. Zero waits without limit.")
 	fs.Float64Var(&o.BrakeShare, "brake-share", o.BrakeShare,
-		"A controller that is about to remove more than this share of the objects that exist, without having been asked to by name, removes "+
+		"A controller that is about to remove more than this share of the objects that exist, without having been "+
+			"asked to by name, removes "+
 			"none until it is proved to be right. Zero switches these brakes off.")
-	fs.IntVar(&o.BrakeLeast, "brake-least", o.BrakeLeast, "Where there are fewer objects than this, --brake-share does not matter.")
+	fs.IntVar(&o.BrakeLeast, "brake-least", o.BrakeLeast,
+		"Where there are fewer objects than this, --brake-share does not matter.")
 }
 
 func (o *Generic) validate() []error {

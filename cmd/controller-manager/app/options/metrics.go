@@ -27,8 +27,9 @@ func (o *Metrics) validate() (errs []error) {
 	previous := version.MustParse(binary.DefaultKubeBinaryVersion).SubtractMinor(1).String()
 	rest := o.Options
 	if v := rest.ShowHiddenMetricsForVersion; v != "" && v != previous {
-		errs = append(errs, fmt.Errorf("--show-hidden-metrics-for-version=%q: must be %q or empty, only metrics hidden "+
-			"since the previous version can be shown", v, previous))
+		errs = append(errs,
+			fmt.Errorf("--show-hidden-metrics-for-version=%q: must be %q or empty, only metrics hidden "+
+				"since the previous version can be shown", v, previous))
 	}
 	rest.ShowHiddenMetricsForVersion = ""
 	if manifest := o.AllowListMappingManifest; rest.AllowListMapping == nil && manifest != "" {

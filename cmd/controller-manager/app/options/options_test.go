@@ -123,7 +123,8 @@ func TestDefaults(t *testing.T) {
 	if got.Manager.MinResyncPeriod != 12*time.Hour || got.Manager.StartInterval != 0 || got.Manager.ShutdownTimeout != 10*time.Second {
 		t.Errorf("CLI-22..24: %v, %v, %v", got.Manager.MinResyncPeriod, got.Manager.StartInterval, got.Manager.ShutdownTimeout)
 	}
-	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Manager.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) || off.Manager.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
+	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Manager.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) ||
+		off.Manager.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
 		t.Errorf("brakes: %+v, and off: %+v", got.Manager.Brake, off.Manager.Brake)
 	}
 	l := got.Manager.LeaderElection
@@ -192,7 +193,8 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-13 no deployment workers", "--concurrent-deployment-syncs=0", "--concurrent-deployment-syncs must be at least 1, not 0"},
 		{"CLI-14 no replicaset workers", "--concurrent-replicaset-syncs=-1", "--concurrent-replicaset-syncs must be at least 1, not -1"},
 		{"CLI-15 no endpoints workers", "--concurrent-endpoint-syncs=0", "--concurrent-endpoint-syncs must be at least 1, not 0"},
-		{"CLI-16 negative batch period", "--endpoint-updates-batch-period=-1s", "--endpoint-updates-batch-period must not be negative: -1s"},
+		{"CLI-16 negative batch period", "--endpoint-updates-batch-period=-1s",
+			"--endpoint-updates-batch-period must not be negative: -1s"},
 		{"CLI-19 qps is no number", "--kube-api-qps=NaN", "--kube-api-qps must be a number, not NaN"},
 		{"CLI-22 negative resync", "--min-resync-period=-1h", "--min-resync-period must not be negative: -1h0m0s"},
 		{"more than all", "--brake-share=1.5", "--brake-share must be from 0 to 1, not 1.5"},
@@ -212,8 +214,10 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-32 a key without a certificate", "--tls-private-key-file=/x", "must be given together"},
 		{"CLI-34 negative streams", "--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection must not be negative"},
 		{"CLI-37 negative TTL", "--authentication-token-webhook-cache-ttl=-1s", "must not be negative"},
-		{"CLI-39 no name of a proxy", "--requestheader-allowed-names=,", `--requestheader-allowed-names must not have empty items: ["" ""]`},
-		{"CLI-39 one name of a proxy is empty", "--requestheader-allowed-names=a,", `--requestheader-allowed-names must not have empty items: ["a" ""]`},
+		{"CLI-39 no name of a proxy", "--requestheader-allowed-names=,",
+			`--requestheader-allowed-names must not have empty items: ["" ""]`},
+		{"CLI-39 one name of a proxy is empty", "--requestheader-allowed-names=a,",
+			`--requestheader-allowed-names must not have empty items: ["a" ""]`},
 		{"CLI-39 no header for users", "--requestheader-username-headers=,", "--requestheader-username-headers must not have empty items"},
 		{"CLI-39 no header for uids", "--requestheader-uid-headers=,a", "--requestheader-uid-headers must not have empty items"},
 		{"CLI-39 no header for groups", "--requestheader-group-headers=,", "--requestheader-group-headers must not have empty items"},
@@ -236,7 +240,8 @@ func TestInvalidValues(t *testing.T) {
 				`--concurrent-deployment-syncs must be at least 1, not 0, --secure-port must be between 0 and 65535, not -1]`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := configureFor(controllers.Registry(), strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := configureFor(controllers.Registry(), strings.Fields(test.args)...); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
@@ -402,7 +407,8 @@ func TestBrokenPod(t *testing.T) {
 		t.Skip("this is a pod, and it has a token")
 	}
 	_, err := (&APIServer{}).clientConfig()
-	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") || !strings.Contains(err.Error(), "serviceaccount/token") {
+	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") ||
+		!strings.Contains(err.Error(), "serviceaccount/token") {
 		t.Errorf("got %v", err)
 	}
 	_, err = (&Authentication{}).ClientConfig()
@@ -484,7 +490,8 @@ func FuzzTimings(f *testing.F) {
 // TestFlagsOfMissingControllers: a build without some controllers still takes their flags, and says that they do nothing.
 func TestFlagsOfMissingControllers(t *testing.T) {
 	c, err := configureFor(nil, "--concurrent-deployment-syncs=7", "--terminated-pod-gc-threshold=1")
-	if want := []string{"--concurrent-deployment-syncs", "--terminated-pod-gc-threshold"}; err != nil || !slices.Equal(c.WithoutEffect, want) {
+	if want := []string{"--concurrent-deployment-syncs", "--terminated-pod-gc-threshold"}; err != nil ||
+		!slices.Equal(c.WithoutEffect, want) {
 		t.Errorf("%v, %q", err, c.WithoutEffect)
 	}
 }

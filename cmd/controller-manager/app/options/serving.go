@@ -71,7 +71,9 @@ func (o *Serving) validate() (errs []error) {
 	case err != nil:
 		errs = append(errs, fmt.Errorf("--tls-min-version: %w", err))
 	case version < tls.VersionTLS12:
-		errs = append(errs, fmt.Errorf("--tls-min-version must be VersionTLS12 or VersionTLS13, not %s, which is not secure", o.MinTLSVersion))
+		errs = append(errs,
+			fmt.Errorf("--tls-min-version must be VersionTLS12 or VersionTLS13, not %s, which is not secure",
+				o.MinTLSVersion))
 	}
 	if _, err := cliflag.TLSCipherSuites(o.CipherSuites); err != nil {
 		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
@@ -83,7 +85,8 @@ func (o *Serving) validate() (errs []error) {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file must be given together"))
 	}
 	if o.HTTP2MaxStreams < 0 {
-		errs = append(errs, fmt.Errorf("--http2-max-streams-per-connection must not be negative: %d", o.HTTP2MaxStreams))
+		errs = append(errs,
+			fmt.Errorf("--http2-max-streams-per-connection must not be negative: %d", o.HTTP2MaxStreams))
 	}
 	return errs
 }

@@ -27,7 +27,8 @@ func TestRunsDrawTheSameUnlessASeedIsGiven(t *testing.T) {
 	}
 	drawn := func(env string, args ...string) []string {
 		cmd := exec.Command(os.Args[0], append(args, "-test.run=TestPrintsWhatItDraws", "-test.v")...)
-		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RAPID_SEED=") }), printed+"=1", env)
+		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RAPID_SEED=") }), printed+"=1",
+			env)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -55,7 +55,8 @@ func add(fs *pflag.FlagSet, name string, value any, usage string) {
 // Validate rejects only what would be a grave misunderstanding: that there is a cloud provider in here.
 func (o *Flags) Validate() []error {
 	if name := o.flags.Lookup("cloud-provider").Value.String(); name != "" && name != "external" {
-		return []error{fmt.Errorf("--cloud-provider=%q: must be \"external\" or empty, cloud providers are not built in", name)}
+		return []error{fmt.Errorf(
+			"--cloud-provider=%q: must be \"external\" or empty, cloud providers are not built in", name)}
 	}
 	return nil
 }

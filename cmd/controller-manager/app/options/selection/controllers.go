@@ -50,11 +50,13 @@ func (o *Controllers) AddFlags(fs *pflag.FlagSet) {
 			off = append(off, k.name)
 		}
 	}
-	fs.StringSliceVar(&o.Items, "controllers", o.Items, "Controllers to run. 'foo' switches the controller foo on, '-foo' "+
-		"switches it off, '*' stands for all that are on by default. The first item that names a controller decides.\n"+
-		"In this build: "+strings.Join(o.implemented, ", ")+".\n"+
-		"Known, so that lists made for kube-controller-manager can be kept: "+strings.Join(all, ", ")+".\n"+
-		"Off by default: "+strings.Join(off, ", ")+".")
+	fs.StringSliceVar(&o.Items, "controllers", o.Items,
+		"Controllers to run. 'foo' switches the controller foo on, '-foo' "+
+			"switches it off, '*' stands for all that are on by default. The first item that names a controller "+
+			"decides.\n"+
+			"In this build: "+strings.Join(o.implemented, ", ")+".\n"+
+			"Known, so that lists made for kube-controller-manager can be kept: "+strings.Join(all, ", ")+".\n"+
+			"Off by default: "+strings.Join(off, ", ")+".")
 }
 
 // known returns all controllers that may be named: those of kube-controller-manager and those that this build adds.
@@ -102,7 +104,8 @@ func (o *Controllers) Resolve(given func(flag string) bool) Selection {
 	s := Selection{Items: canonical(o.Items, known)}
 	for i, item := range s.Items {
 		opposite := strings.TrimPrefix("-"+item, "--")
-		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i && !slices.Contains(s.Items[:decided], item) {
+		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i &&
+			!slices.Contains(s.Items[:decided], item) {
 			s.Overruled = append(s.Overruled, item)
 		}
 	}

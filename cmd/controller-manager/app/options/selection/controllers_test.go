@@ -288,12 +288,14 @@ func TestLacking(t *testing.T) {
 		{name: "missing, and not wanted", implemented: all("job-controller"), items: []string{"*", "-job"}},
 		{name: "missing, and left out", implemented: all("job-controller"), items: []string{"deployment"}},
 		{name: "off by default", implemented: all("bootstrap-signer-controller"), items: []string{"*"}},
-		{name: "as kubeadm has it", implemented: all("bootstrap-signer-controller"), items: []string{"*", "bootstrapsigner", "tokencleaner"},
-			want: []string{"joining nodes with bootstrap tokens"}},
+		{name: "as kubeadm has it", implemented: all("bootstrap-signer-controller"),
+			items: []string{"*", "bootstrapsigner", "tokencleaner"},
+			want:  []string{"joining nodes with bootstrap tokens"}},
 		{name: "CLI-56 tokens without a key", implemented: all("serviceaccount-token-controller"), items: []string{"*"}},
 		{name: "CLI-56 tokens with a key", implemented: all("serviceaccount-token-controller"), items: []string{"*"}, key: true,
 			want: []string{"service account tokens in Secrets"}},
-		{name: "a cluster can do without", implemented: all("ttl-after-finished-controller", "selinux-warning-controller"), items: []string{"*"}},
+		{name: "a cluster can do without", implemented: all("ttl-after-finished-controller", "selinux-warning-controller"),
+			items: []string{"*"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := New(named(test.implemented...))

@@ -61,7 +61,8 @@ func TestHandoverLosesAndDoublesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A key decides about the controller of tokens, and it stays where the key is.
-		there, here := enabled(original), slices.DeleteFunc(enabled(beside), func(name string) bool { return name == "serviceaccount-token-controller" })
+		there, here := enabled(original),
+			slices.DeleteFunc(enabled(beside), func(name string) bool { return name == "serviceaccount-token-controller" })
 		for _, name := range here {
 			if slices.Contains(there, name) {
 				t.Fatalf("%s is on in both: %s and %s", name, original, beside)

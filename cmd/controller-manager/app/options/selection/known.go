@@ -17,8 +17,10 @@ type controller struct {
 // upstream are the controllers of kube-controller-manager 1.36, of which 1.37 has dropped the three of clouds
 // (REG-72). All their names are legal, whether or not this build has them, because manifests carry them (CLI-55).
 var upstream = []controller{
-	{name: "bootstrap-signer-controller", alias: "bootstrapsigner", offByDefault: true, needed: "joining nodes with bootstrap tokens"},
-	{name: "certificatesigningrequest-approving-controller", alias: "csrapproving", needed: "approving kubelets' client certificates"},
+	{name: "bootstrap-signer-controller", alias: "bootstrapsigner", offByDefault: true,
+		needed: "joining nodes with bootstrap tokens"},
+	{name: "certificatesigningrequest-approving-controller", alias: "csrapproving",
+		needed: "approving kubelets' client certificates"},
 	{name: "certificatesigningrequest-cleaner-controller", alias: "csrcleaner"},
 	{name: "certificatesigningrequest-signing-controller", alias: "csrsigning", needed: "signing certificates"},
 	{name: "cloud-node-lifecycle-controller", alias: "cloud-node-lifecycle"},
@@ -45,7 +47,8 @@ var upstream = []controller{
 	{name: "persistentvolume-binder-controller", alias: "persistentvolume-binder", needed: "binding volumes to claims"},
 	{name: "persistentvolume-expander-controller", alias: "persistentvolume-expander"},
 	{name: "persistentvolume-protection-controller", alias: "pv-protection", needed: "deleting persistent volumes"},
-	{name: "persistentvolumeclaim-protection-controller", alias: "pvc-protection", needed: "deleting persistent volume claims"},
+	{name: "persistentvolumeclaim-protection-controller", alias: "pvc-protection",
+		needed: "deleting persistent volume claims"},
 	{name: "pod-garbage-collector-controller", alias: "podgc", needed: "deleting pods of deleted nodes"},
 	{name: "podcertificaterequest-cleaner-controller"},
 	{name: "podgroup-protection-controller"},
@@ -54,7 +57,8 @@ var upstream = []controller{
 	{name: "resourceclaim-controller", alias: "resource-claim-controller"},
 	{name: "resourcepoolstatusrequest-controller"},
 	{name: "resourcequota-controller", alias: "resourcequota", needed: "resource quota"},
-	{name: "root-ca-certificate-publisher-controller", alias: "root-ca-cert-publisher", needed: "kube-root-ca.crt in new namespaces"},
+	{name: "root-ca-certificate-publisher-controller", alias: "root-ca-cert-publisher",
+		needed: "kube-root-ca.crt in new namespaces"},
 	{name: "selinux-warning-controller", offByDefault: true},
 	{name: "service-cidr-controller"},
 	{name: "service-lb-controller", alias: "service"},
