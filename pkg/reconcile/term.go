@@ -35,7 +35,8 @@ type TermOptions[T any] struct {
 // there are, how zones do, which volumes are reserved. Watches change it ([Term.Follow]), outcomes do ([Term.Update]),
 // and time does (Expire). Observe only reads it. With the term as leader all of it ends, timers included:
 //
-//	zones := reconcile.NewTerm(reconcile.TermOptions[zones]{Begin: k.allZones, Next: zones.next, Concerns: ..., Keys: ...})
+//	zones := reconcile.NewTerm(reconcile.TermOptions[zones]{
+//		Begin: k.allZones, Next: zones.next, Concerns: ..., Keys: ...})
 //	reconcile.Controller[...]{
 //		Watches: []reconcile.Watch{zones.Follow(nodes.Watch(informers.Itself))},
 //		Term:    zones,

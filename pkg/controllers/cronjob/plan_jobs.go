@@ -67,7 +67,9 @@ func alike(a, b *batchv1.Job) bool {
 		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b))
 }
 
-func sameAnnotation(a, b *batchv1.Job, name string) bool { return a.Annotations[name] == b.Annotations[name] }
+func sameAnnotation(a, b *batchv1.Job, name string) bool {
+	return a.Annotations[name] == b.Annotations[name]
+}
 
 // outcome returns the type of the condition by which a Job has finished; empty if it has not.
 func outcome(job *batchv1.Job) batchv1.JobConditionType {

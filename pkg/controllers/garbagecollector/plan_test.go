@@ -194,7 +194,8 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.see(setKind, object("web", deleted("x", orphan, foreground)))
 				w.see(podKind, object("a", blocking(setKind, "web", "other")), object("b", ownedBy(setKind, "web")))
-			}, []string{"a finalizers=[] owners=[other!]", "b finalizers=[] owners=[]", "web finalizers=[x foregroundDeletion] owners=[]"}, nil, "orphaned"},
+			}, []string{"a finalizers=[] owners=[other!]", "b finalizers=[] owners=[]", "web finalizers=[x foregroundDeletion] owners=[]"},
+			nil, "orphaned"},
 		{"GC-47 one without dependents is released", "orphan:web",
 			func(w *world) { w.see(setKind, object("web", deleted(orphan))) }, []string{"web finalizers=[] owners=[]"}, nil, ""},
 		{"GC-15 not before all kinds were listed", "orphan:web",

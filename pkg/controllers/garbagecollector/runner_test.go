@@ -133,7 +133,8 @@ func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
-		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4, brake: brake.New(brake.Budget{})}
+		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4,
+			brake: brake.New(brake.Budget{})}
 		b.shared = reconcile.Shared{Mapper: builtIns{}, Tracker: freshness.NewTracker()}
 		b.access = reconcile.Access{Client: b.server}
 		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: b.shared.Tracker})
@@ -205,7 +206,8 @@ func TestGC62OneRequestForEachDependent(t *testing.T) {
 			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.live())
 		}
 		for _, w := range b.server.Writes() {
-			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
+			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil ||
+				*w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
 				b.Fatalf("%+v", w.DeleteOptions)
 			}
 		}
@@ -249,10 +251,12 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 
 // GC-9, GC-34: an owner about which the server says nothing keeps its dependents, whatever the server says instead.
 func TestFailingReadsDeleteNothing(t *testing.T) {
-	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0, true)
+	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0,
+		true)
 	for name, err := range map[string]error{
-		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
-		"time-out": context.DeadlineExceeded,
+		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"),
+		"forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
+		"time-out":  context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bench) {
@@ -299,25 +303,28 @@ func TestDeletionAfterAConflict(t *testing.T) {
 
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
-	r := &runner{records: explain.NewRecords(nil), workers: 1, resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
+	r := &runner{records: explain.NewRecords(nil), workers: 1}
+	r.resources = func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
 		if got := strings.Join(verbs, " "); got != "delete list watch" {
 			t.Errorf("verbs are %s", got)
 		}
 		failed := errors.New("some groups fail")
 		return []client.Mapping{
 			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
-			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events",
+				Namespaced: true},
 			{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
 			{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "events", Namespaced: true},
 		}, failed
-	}}
+	}
 	r.begin()
 	found, err := r.discover(t.Context())
 	want := []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Group: "example.com", Version: "v1", Resource: "events"}}
 	if diff := cmp.Diff(want, found); diff != "" || err == nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if !r.term.graph.clusterScoped[nodeKind.GroupKind()] || r.term.graph.clusterScoped[widgetKind.GroupKind()] || *r.term.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
+	if !r.term.graph.clusterScoped[nodeKind.GroupKind()] || r.term.graph.clusterScoped[widgetKind.GroupKind()] ||
+		*r.term.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
 		t.Errorf("%v %v", r.term.graph.clusterScoped, r.term.kinds)
 	}
 }
@@ -447,14 +454,16 @@ func (s broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.HasSuffix(r.URL.Path, "/namespaces/shop/secrets") && s.inShop != nil:
 		answer = metadataList(s.inShop)
 	case strings.HasSuffix(r.URL.Path, "/secrets"):
-		code, answer = http.StatusInternalServerError, metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook failed"}
+		code, answer = http.StatusInternalServerError,
+			metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook failed"}
 	}
 	return inJSON(code, answer)
 }
 
 func inJSON(code int, answer any) (*http.Response, error) {
 	body, err := json.Marshal(answer)
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
 // metadataList is the answer to a list of metadata.
@@ -557,7 +566,8 @@ func TestResourceThatVanishes(t *testing.T) {
 			owner := b.put(finalizer)
 			owner.DeletionTimestamp, owner.Finalizers = ptr.To(metav1.Now()), []string{finalizer}
 			dependent := object("of-"+finalizer, deleted("example.com/hold"))
-			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}}
+			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID,
+				BlockOwnerDeletion: ptr.To(true)}}
 			b.mu.Lock()
 			b.term.graph.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
 			b.mu.Unlock()
@@ -585,7 +595,8 @@ func TestResourceThatVanishes(t *testing.T) {
 		b.runner.term.remove.add(item{node: b.term.graph.nodes[foreground]})
 		b.mu.Unlock()
 		time.Sleep(time.Second)
-		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground}, slices.Sorted(slices.Values(b.server.Log()))); diff != "" {
+		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground},
+			slices.Sorted(slices.Values(b.server.Log()))); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"Secret secret"}, b.server.live()); diff != "" {
@@ -626,7 +637,8 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 	r.begin()
 	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
-	r.term.kinds[older], r.term.kinds[newer] = widgetKind, &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
+	r.term.kinds[older], r.term.kinds[newer] = widgetKind,
+		&resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
 	r.OnUpdate(older, object("stays"))
 	r.OnUpdate(older, object("gone"))
 	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
@@ -638,7 +650,8 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 	}
 	r.listed(newer, true)
 	if r.term.graph.nodes["gone"] != nil || r.term.graph.nodes["stays"] == nil || r.term.verify.Len() != 1 || r.term.remove.Len() != 0 {
-		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.term.graph.nodes, r.term.verify.Len(), r.term.remove.Len())
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.term.graph.nodes, r.term.verify.Len(),
+			r.term.remove.Len())
 	}
 }
 
@@ -689,7 +702,8 @@ func TestEventAboutAnOwnerThatCannotBeLookedUp(t *testing.T) {
 		if n := len(b.events.Events); n != 2 {
 			t.Fatalf("%d events", n)
 		}
-		want := "Warning OwnerRefUnresolvable ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] cannot be looked up, so the object stays: "
+		want := "Warning OwnerRefUnresolvable ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] cannot be looked up, so " +
+			"the object stays: "
 		if got := <-b.events.Events; !strings.HasPrefix(got, want) || !strings.Contains(got, "down") {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
