@@ -105,7 +105,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observeOrphan,
 		Plan:    reconcile.PlanOnly(planOrphan),
+		Prove:   proveOrphan,
 		Live:    liveOrphan,
+		Applied: k.rememberGone,
+		Term:    k.gone,
 	})
 	return reconcile.Together(counting, orphans), nil
 }

@@ -2,17 +2,15 @@ package job
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,15 +20,16 @@ import (
 type caches struct {
 	jobs informers.Store[*batchv1.Job]
 	pods informers.PodCache
-	gone *lru.Cache // the uids of Jobs that the server does not know. Uids are not used again.
+	// gone has the uids of Jobs that live reads have not found, which may have had many pods each. Uids are not
+	// used again.
+	gone *reconcile.Term[[]types.UID]
 }
 
-// rememberedGone is how many Jobs are remembered that do not exist. They may have had many pods each.
+// rememberedGone is how many Jobs are remembered that do not exist.
 const rememberedGone = 1000
 
-// newCaches returns what the controller reads, and remembers no Job that is gone.
 func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *caches {
-	return &caches{jobs, pods, lru.New(rememberedGone)}
+	return &caches{jobs, pods, reconcile.NewTerm(reconcile.TermOptions[[]types.UID]{})}
 }
 
 // observe finds the Job, its pods and the orphans that it may adopt. Nothing is read live.
@@ -60,8 +59,7 @@ func live(s snapshot) []reconcile.Live {
 }
 
 // observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.
-func (k *caches) observeOrphan(ctx context.Context,
-	r reconcile.Request[struct{}]) (o reconcile.Observation[orphanSnapshot, struct{}], err error) {
+func (k *caches) observeOrphan(_ context.Context, r reconcile.Request[struct{}]) (o orphanObservation, err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
 		return o, nil
@@ -79,9 +77,35 @@ func (k *caches) observeOrphan(ctx context.Context,
 			o.Snapshot.Job = job
 			return o, nil
 		}
-		o.Snapshot.Unseen, err = k.exists(ctx, r.Reader, plan.Key{Namespace: pod.Namespace, Name: ref.Name}, ref.UID)
+		gone, _ := k.gone.Get()
+		o.Snapshot.Gone = slices.Contains(gone, ref.UID)
 	}
-	return o, err
+	return o, nil
+}
+
+// proveOrphan puts in what a live read has shown of the Job that controls the pod. The watch of Jobs may lag that of
+// pods.
+func proveOrphan(o orphanObservation, proof reconcile.Proof) orphanObservation {
+	s := &o.Snapshot
+	if live, ok, _ := reconcile.Found[*metav1.PartialObjectMetadata](proof, jobOf(s.Pod)); ok {
+		s.Unseen = live != nil && live.UID == metav1.GetControllerOfNoCopy(s.Pod).UID
+		s.Gone = !s.Unseen
+	}
+	return o
+}
+
+// rememberGone remembers the Job that controls the pod, if a live read has not found it.
+func (k *caches) rememberGone(_ context.Context, s orphanSnapshot, _ struct{}, _, _ plan.Outcome) {
+	if !s.Gone {
+		return
+	}
+	uid := metav1.GetControllerOfNoCopy(s.Pod).UID
+	k.gone.Update(func(gone []types.UID) []types.UID {
+		if slices.Contains(gone, uid) {
+			return gone
+		}
+		return append(slices.Clone(gone[max(0, len(gone)+1-rememberedGone):]), uid)
+	})
 }
 
 // adopter returns a Job that is about to adopt the orphan, nil if there is none.
@@ -95,23 +119,6 @@ func (k *caches) adopter(orphan *corev1.Pod) *batchv1.Job {
 		}
 	}
 	return nil
-}
-
-// exists asks the server for a Job that the cache does not show. The watch of Jobs may lag that of pods.
-func (k *caches) exists(ctx context.Context, reader client.Reader, key plan.Key, uid types.UID) (bool, error) {
-	if _, ok := k.gone.Get(uid); ok {
-		return false, nil
-	}
-	jobs := client.MappingFor[*batchv1.Job]()
-	var found metav1.PartialObjectMetadata
-	switch err := reader.Get(ctx, jobs, key, &found); {
-	case err == nil && found.UID == uid:
-		return true, nil
-	case err != nil && !client.IsAbsent(err):
-		return false, fmt.Errorf("read the Job %s: %w", key.Name, err)
-	}
-	k.gone.Add(uid, nil)
-	return false, nil
 }
 
 // liveOrphan names the Jobs that may adopt a pod which nobody controls. Whether the Job exists that controls a pod is

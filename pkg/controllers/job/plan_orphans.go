@@ -11,14 +11,24 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // orphanSnapshot is what is observed of a pod that may have a finalizer which nobody would remove (JOB-6).
-// observeOrphan fills it, and planOrphan reads it.
+// observeOrphan and proveOrphan fill it, and planOrphan reads it.
 type orphanSnapshot struct {
 	Pod    *corev1.Pod
 	Job    *batchv1.Job // the one that controls the pod, or is about to adopt it; nil if there is none
 	Unseen bool         // the Job that controls the pod exists, but the cache does not show it yet
+	Gone   bool         // a live read has not found the Job that controls the pod
+}
+
+type orphanObservation = reconcile.Observation[orphanSnapshot, struct{}]
+
+// jobOf is the Job that controls a pod, as it is read live.
+func jobOf(pod *corev1.Pod) plan.Ref {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	return plan.Ref{Kind: jobKind, Namespace: pod.Namespace, Name: ref.Name, Metadata: true}
 }
 
 // unseenCheck is when a pod is looked at again whose Job the cache does not show. That may be gone before it does.
@@ -34,7 +44,11 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 	}
 	step := untrack(s.Pod, "no Job will count the pod")
 	step.Unowned, step.CheckVersion = true, true
-	return plan.Plan{Steps: []plan.Step{step}, Why: "remove the finalizer: no Job will count the pod"}
+	p := plan.Plan{Steps: []plan.Step{step}, Why: "remove the finalizer: no Job will count the pod"}
+	if s.Job == nil && !s.Gone && metav1.GetControllerOfNoCopy(s.Pod) != nil {
+		p.Proof = []plan.Ref{jobOf(s.Pod)}
+	}
+	return p
 }
 
 // orphaned reports whether no Job will remove the finalizer.

@@ -1,8 +1,6 @@
 package job
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,12 +9,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/termtest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -69,23 +67,26 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := cachesOf(t, pod("a"), pod("b"))
-			server := &countingReader{Server: clienttest.NewServer()}
 			if c.cached != nil {
 				put(t, k.jobs.Informer(), c.cached)
 			}
-			if c.stored != nil {
-				if _, err := server.Put(c.stored); err != nil {
-					t.Fatal(err)
-				}
-			}
 			var got []string
+			reads := 0
 			for _, name := range []string{"a", "b"} {
-				o, err := k.observeOrphan(t.Context(),
-					reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: name}, Reader: server})
+				o, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: name}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				p := planOrphan(now, o.Snapshot)
+				if len(p.Proof) > 0 {
+					reads++
+					o = proveOrphan(o, readJob(o.Snapshot.Pod, c.stored))
+					p = planOrphan(now, o.Snapshot)
+				}
+				if len(p.Proof) > 0 {
+					t.Errorf("%s: it asks again for %v", name, p.Proof)
+				}
+				k.rememberGone(t.Context(), o.Snapshot, struct{}{}, plan.Outcome{}, plan.Outcome{})
 				got = append(got, lines(p.Steps)...)
 				if c.cached == nil && c.stored != nil && p.Requeue == 0 {
 					t.Error("nobody looks again")
@@ -94,16 +95,44 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
-			if c.want != nil && server.reads != 1 {
-				t.Errorf("%d reads", server.reads)
+			if c.want != nil && reads != 1 {
+				t.Errorf("%d reads", reads)
 			}
 		})
 	}
-	k := cachesOf(t, pod("a"))
-	server := &countingReader{Server: clienttest.NewServer(), err: errors.New("no answer")}
-	if _, err := k.observeOrphan(t.Context(),
-		reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: "a"}, Reader: server}); !errors.Is(err, server.err) {
-		t.Errorf("without an answer: %v", err)
+}
+
+// readJob is the proof that the Job which controls a pod is like that, or is gone.
+func readJob(p *corev1.Pod, job *batchv1.Job) reconcile.Proof {
+	var found reconcile.Reading
+	if job != nil {
+		found.Objects = []plan.Object{&metav1.PartialObjectMetadata{ObjectMeta: job.ObjectMeta}}
+	}
+	return reconcile.Proof{Read: map[plan.Ref]reconcile.Reading{jobOf(p): found}}
+}
+
+// A Job that was not read is not known to be gone.
+func TestJobsThatCannotBeRead(t *testing.T) {
+	unread := reconcile.Proof{Read: map[plan.Ref]reconcile.Reading{jobOf(pod("a")): {Err: errors.New("no answer")}}}
+	o := proveOrphan(orphanObservation{Exists: true, Snapshot: orphanSnapshot{Pod: pod("a")}}, unread)
+	if p := planOrphan(now, o.Snapshot); len(p.Proof) != 1 || o.Snapshot.Gone {
+		t.Errorf("it asks for %v: %+v", p.Proof, o.Snapshot)
+	}
+}
+
+// Of Jobs that are gone, the latest are remembered.
+func TestGoneJobsThatAreRemembered(t *testing.T) {
+	k := cachesOf(t)
+	for i := range rememberedGone + 10 {
+		p := pod("a")
+		p.OwnerReferences[0].UID = types.UID(fmt.Sprint(i))
+		for range 2 {
+			k.rememberGone(t.Context(), orphanSnapshot{Pod: p, Gone: true}, struct{}{}, plan.Outcome{}, plan.Outcome{})
+		}
+	}
+	if gone, _ := k.gone.Get(); len(gone) != rememberedGone || gone[0] != "10" ||
+		gone[len(gone)-1] != types.UID(fmt.Sprint(rememberedGone+9)) {
+		t.Errorf("%d: from %v to %v", len(gone), gone[0], gone[len(gone)-1])
 	}
 }
 
@@ -137,18 +166,6 @@ func TestAdopters(t *testing.T) {
 	}
 }
 
-// countingReader counts how often an object is read.
-type countingReader struct {
-	*clienttest.Server
-	reads int
-	err   error
-}
-
-func (r *countingReader) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
-	r.reads++
-	return cmp.Or(r.err, r.Server.Get(ctx, m, key, into))
-}
-
 // cachesOf returns caches that hold the pods.
 func cachesOf(t *testing.T, pods ...*corev1.Pod) *caches {
 	t.Helper()
@@ -159,6 +176,7 @@ func cachesOf(t *testing.T, pods ...*corev1.Pod) *caches {
 		t.Fatal(err)
 	}
 	k := newCaches(jobs, stored)
+	termtest.Begin(t, k.gone)
 	for _, p := range pods {
 		put(t, k.pods.Informer(), p)
 	}
