@@ -50,7 +50,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	return plan.Plan{
 		Steps:       []plan.Step{step},
 		Requeue:     counts.Next,
-		Report:      when(s.Set, counts, news, failed != failure{}, did),
+		When:        when(s.Set, counts, news, failed != failure{}, did),
 		Progressing: moving(s.Set, counts),
 	}
 }
