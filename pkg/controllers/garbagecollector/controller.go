@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +54,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 type absences = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 
 // newProofs returns what looks for proof, for one term, that owners of a kind are gone.
-func (r *runner) newProofs() reconcile.Part {
+func (r *runner) newProofs() *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory] {
 	return reconcile.NewTyped(r.shared, r.access, absences{
 		Name:             "garbage_collector_prove_absence",
 		Workers:          r.workers,
@@ -64,7 +63,7 @@ func (r *runner) newProofs() reconcile.Part {
 		Plan:             planAbsence,
 		Remember:         reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
 		Planned:          r.noteAbsence,
-		Source:           r.proveBy,
+		Source:           begun[schema.GroupKind](r.starting),
 		SkipVerification: true, // it has no caches
 	})
 }
@@ -75,11 +74,4 @@ func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
 	defer r.mu.Unlock()
 	r.term.noteAbsence(time.Now(), s, d)
 	return nil
-}
-
-// proveBy has the term enqueue kinds.
-func (r *runner) proveBy(_ context.Context, enqueue func(schema.GroupKind)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.term.proveBy(enqueue)
 }

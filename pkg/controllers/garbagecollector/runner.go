@@ -53,8 +53,9 @@ type runner struct {
 
 	// mu guards the term. It is taken before the lock of health, and never while a method of a subscription that waits
 	// is called.
-	mu   sync.Mutex
-	term *term // nil before the first one
+	mu       sync.Mutex
+	term     *term           // nil before the first one
+	starting *sync.WaitGroup // parts of the term that do not work yet
 }
 
 // item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
@@ -71,15 +72,17 @@ func (r *runner) Run(ctx context.Context) error {
 	defer changes.ShutDown()
 	r.begin()
 	defer r.records.Clear()
+	var working, following sync.WaitGroup
+	working.Go(func() { r.work(ctx) })
+	r.starting.Wait()
 	sub := r.metadata.Subscribe(r)
 	r.health.begin(sub, r.term.remove, r.term.orphan, r.term.verify, r.term.ask, r.term.proofs)
-	var all sync.WaitGroup
-	all.Go(func() {
+	following.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
 	})
-	r.work(ctx)
+	working.Wait()
 	sub.Close()
-	all.Wait()
+	following.Wait()
 	r.health.begin(nil)
 	return nil
 }
@@ -101,7 +104,14 @@ func (r *runner) begin() {
 	if r.term != nil {
 		r.term.releaseHeld()
 	}
+	r.starting = &sync.WaitGroup{}
 	r.term = r.newTerm()
+}
+
+// begun is the Source of a part of a term: watches enqueue nothing before all parts work.
+func begun[K comparable](starting *sync.WaitGroup) func(context.Context, func(K)) {
+	starting.Add(1)
+	return func(context.Context, func(K)) { starting.Done() }
 }
 
 // Records returns what is remembered for /debug/explain.

@@ -108,7 +108,7 @@ func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why s
 	case !t.inherits(now, a) && !t.countAndCompare(now, n, a):
 		return "", 0
 	default:
-		t.prove(kind.GroupKind())
+		t.proofs.Enqueue(kind.GroupKind(), "", 0)
 	}
 	a.held.Insert(n)
 	return a.reason, 0
@@ -217,20 +217,6 @@ func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) 
 		a.reason = "its owner has not been found, and it is not proved that it is gone: " + d.Why
 		t.brake.Hold(now, held(s.Kind), fmt.Sprintf("the owners of %d have not been found, "+
 			"and it is not proved that they are gone: %s", s.Waiting, d.Why))
-	}
-}
-
-// prove has proof looked for that owners of a kind are gone.
-func (t *term) prove(kind schema.GroupKind) {
-	if t.unproved = append(t.unproved, kind); t.proveKind != nil {
-		t.proveBy(t.proveKind)
-	}
-}
-
-// proveBy has it looked for by what the function enqueues, from now on.
-func (t *term) proveBy(enqueue func(schema.GroupKind)) {
-	for t.proveKind = enqueue; len(t.unproved) > 0; t.unproved = t.unproved[1:] {
-		enqueue(t.unproved[0])
 	}
 }
 

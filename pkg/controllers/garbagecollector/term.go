@@ -37,11 +37,9 @@ type term struct {
 
 	absentByKind map[schema.GroupKind]*absentOwners // of owners that live reads have not found; none of Kubernetes' own
 	local        sets.Set[schema.GroupVersion]      // groups that are known to be served by the API server itself
-	unproved     []schema.GroupKind                 // those of which proof is to be looked for, as soon as that can be
-	proveKind    func(schema.GroupKind)             // has it looked for; nil at first
 
 	queues
-	proofs  reconcile.Part // of the absence of owners, by kind
+	proofs  *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 	workers int
 	records *explain.Records
 	events  record.EventRecorder
