@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -37,17 +36,54 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	r := &runner{
-		client: clients.Client(), shared: c.Shared, access: c.Access, mapper: c.Shared.Mapper, hooks: c.Access.Hooks,
+		client: clients.Client(), shared: c.Shared, access: c.Access, mapper: c.Shared.Mapper,
 		events: c.Access.Events, records: explain.NewRecords(nil), brake: c.Brake, metadata: c.Metadata,
 		resources: c.Clients.Mapper().PreferredResources, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
-	r.executor = executor.New(executor.Config{
-		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
-		Events: c.Access.Events, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
-	})
 	r.access.Client = r.client
 	c.RegisterMetrics(r.syncErrors)
 	return r, nil
+}
+
+// The names of queues of objects (GC-2), and that of the collector where people ask about it.
+const (
+	explainName = "garbage_collector"
+	deleteQueue = "garbage_collector_attempt_to_delete"
+	orphanQueue = "garbage_collector_attempt_to_orphan"
+)
+
+// lasting is after how many tries a failure is not just a moment too early.
+const lasting = 10
+
+// objects is the controller of objects that are decided about, and objectRequest and objectObservation are those of it.
+type (
+	objects           = reconcile.TypedController[*node, snapshot, decision, struct{}]
+	objectRequest     = reconcile.TypedRequest[*node, struct{}]
+	objectObservation = reconcile.Observation[snapshot, struct{}]
+)
+
+// newObjects returns what decides about objects for one term: about those whose owners may be gone, or about those that
+// are deleted without their dependents.
+func (r *runner) newObjects(
+	name, queue string, decide func(time.Time, snapshot) (decision, plan.Plan),
+) *reconcile.TypedRunner[*node, snapshot, decision, struct{}] {
+	return reconcile.NewTyped(r.shared, r.access, objects{
+		Name:             name,
+		QueueName:        queue,
+		Workers:          r.workers,
+		KeyName:          (*node).key,
+		Recorded:         r.recorded,
+		SharedRecords:    r.records,
+		Observe:          r.observeObject,
+		Plan:             decide,
+		Prove:            proveObject,
+		Planned:          r.noteDecision,
+		Applied:          r.noteOutcome,
+		Owner:            func(s snapshot) plan.Object { return s.object },
+		Source:           begun[*node](r.starting),
+		Lasting:          lasting,
+		SkipVerification: true, // it has no caches
+	})
 }
 
 // absences is the controller of what is not found: its keys are kinds of owners.

@@ -68,12 +68,7 @@ func (r *runner) Statuses() (all []reconcile.Status) {
 	parts := r.health.parts
 	r.health.mu.Unlock()
 	for _, p := range parts {
-		for _, s := range p.Statuses() {
-			if s.Name == deleteQueue {
-				s.Name, s.Writing = explainName, r.executor.InFlight()
-			}
-			all = append(all, s)
-		}
+		all = append(all, p.Statuses()...)
 	}
 	if all == nil {
 		all = []reconcile.Status{{Name: explainName}}

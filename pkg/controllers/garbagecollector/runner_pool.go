@@ -6,22 +6,14 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
-	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
-
-// explainName is that of the controller's records in /debug/explain.
-const explainName = "garbage_collector"
-
-// deleteQueue is the name of the queue of objects that are decided about (GC-2).
-const deleteQueue = "garbage_collector_attempt_to_delete"
 
 // pool is a queue with its workers.
 type pool struct {
@@ -69,9 +61,6 @@ func (p *pool) ended(i item, err error) (failures int) {
 	p.failures[i]++
 	return p.failures[i]
 }
-
-// lasting is after how many tries a failure is not just a moment too early.
-const lasting = 10
 
 // failuresOf returns how often in a row an item has failed before.
 func (p *pool) failuresOf(i item) int {
@@ -138,34 +127,4 @@ func (i item) owner() types.UID {
 		return ""
 	}
 	return i.node.owners[0].UID
-}
-
-// explainKey is how an object is called in /debug/explain.
-func explainKey(o *metav1.PartialObjectMetadata) plan.Key {
-	return plan.Key{Namespace: o.Namespace, Name: o.Kind + ":" + o.Name}
-}
-
-// tell keeps for /debug/explain what was decided about an object, and counts it.
-func (r *runner) tell(o *metav1.PartialObjectMetadata, d decision, did plan.Outcome, took time.Duration) {
-	key := explainKey(o)
-	result := reconcile.Unchanged
-	rec := explain.Record{Time: time.Now(), Why: d.Why, Next: explain.Seconds(d.Requeue)}
-	switch {
-	case did.Err != nil && executor.Silent(did.Err):
-		result = reconcile.Waiting
-	case did.Err != nil:
-		result, rec.Error = reconcile.Failed, did.Err.Error()
-	case did.Wrote():
-		result = reconcile.Wrote
-	}
-	if r.hooks.Reconciled != nil {
-		r.hooks.Reconciled(result, took)
-	}
-	if rec.Error != "" || d.Empty() && d.Why != "" {
-		rec.Planned(d.Steps)
-		rec.Did(did)
-		r.records.Put(key, rec)
-	} else {
-		r.records.Forget(key)
-	}
 }

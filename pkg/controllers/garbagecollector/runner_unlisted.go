@@ -88,11 +88,7 @@ func (t *term) goOn(
 			again = askAgain
 		default:
 			t.graph.cleared.Insert(n)
-			if n.orphaning() {
-				t.orphan.add(item{node: n})
-			} else {
-				t.remove.add(item{node: n})
-			}
+			t.decideAgain(n)
 		}
 	}
 	switch {

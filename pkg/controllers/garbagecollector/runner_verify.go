@@ -61,7 +61,7 @@ func (t *term) explainDependents(c statedOwner, state ownerState, err error) {
 		if d.byUID != nil && d.owners[0].UID != c.uid {
 			continue // the first of many owners stands for all
 		}
-		key := explainKey(d.object())
+		key := explainKey(d)
 		if err == nil && state != unresolvable {
 			t.records.Forget(key)
 			continue
@@ -151,28 +151,4 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 		return nil, fmt.Errorf("read %s %s: %w", m.Kind, key, err)
 	}
 	return found, nil
-}
-
-// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30,
-// GC-40).
-func (r *runner) readItem(ctx context.Context, n *node) error {
-	r.mu.Lock()
-	k := n.kind
-	m := client.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
-	r.mu.Unlock()
-	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
-	if err != nil && !client.IsAbsent(err) {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case !r.term.graph.has(n): // a watch has shown its deletion meanwhile
-	case err != nil || found.UID != n.uid:
-		r.term.gone(n, true)
-	default:
-		r.term.follow(r.term.graph.observe(n.kind, found))
-		r.term.remove.add(item{node: n})
-	}
-	return nil
 }
