@@ -86,6 +86,28 @@ func (r *runner) newObjects(
 	})
 }
 
+// owners is the controller of owners that no watch has shown.
+type owners = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+
+// newOwners returns what looks up owners for one term. People are told of their dependents.
+func (r *runner) newOwners() *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}] {
+	return reconcile.NewTyped(r.shared, r.access, owners{
+		Name:             "garbage_collector_verify_owner",
+		Workers:          r.workers,
+		KeyName:          func(c statedOwner) plan.Key { return plan.Key{Namespace: c.namespace, Name: c.name} },
+		Recorded:         unrecorded[statedOwner],
+		Observe:          r.observeOwner,
+		Plan:             planOwner,
+		Planned:          r.noteOwner,
+		Source:           begun[statedOwner](r.starting),
+		Lasting:          lasting,
+		SkipVerification: true, // it has no caches
+	})
+}
+
+// unrecorded records nothing.
+func unrecorded[K any](K, *explain.Record) (name plan.Key, ok bool) { return name, false }
+
 // absences is the controller of what is not found: its keys are kinds of owners.
 type absences = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 

@@ -88,7 +88,8 @@ func (r *runner) work(ctx context.Context) {
 	all.Go(func() { _ = r.term.proofs.Run(ctx) }) // it has no caches, of which one might not be usable
 	all.Go(func() { _ = r.term.remove.Run(ctx) })
 	all.Go(func() { _ = r.term.orphan.Run(ctx) })
-	for _, p := range []*pool{r.term.verify, r.term.ask} {
+	all.Go(func() { _ = r.term.verify.Run(ctx) })
+	for _, p := range []*pool{r.term.ask} {
 		all.Go(func() { p.Run(ctx, r.workers) })
 	}
 	all.Wait()

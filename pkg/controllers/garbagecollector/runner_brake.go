@@ -255,7 +255,7 @@ func (t *term) readAgain(kind schema.GroupKind) {
 		for c, s := range o.stated {
 			if s.ownerState == notFound && c.groupVersionKind().GroupKind() == kind {
 				s.ownerState = unverified
-				t.verify.add(item{statedOwner: c})
+				t.verifyOwner(c)
 			}
 		}
 	}

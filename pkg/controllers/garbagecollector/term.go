@@ -52,7 +52,8 @@ type term struct {
 // owners to be verified, and namespaces to be listed for dependents.
 type queues struct {
 	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
-	verify, ask    *pool
+	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	ask            *pool
 }
 
 // newTerm returns a term in which nothing is known yet.
@@ -66,7 +67,7 @@ func (r *runner) newTerm() *term {
 		queues: queues{
 			remove: r.newObjects(explainName, deleteQueue, planObject),
 			orphan: r.newObjects(orphanQueue, orphanQueue, planOrphan),
-			verify: newPool("garbage_collector_verify_owner", r.processOwner),
+			verify: r.newOwners(),
 			ask:    newPool("garbage_collector_list_dependents", r.processNamespace),
 		},
 		proofs: r.newProofs(), workers: r.workers,
@@ -89,7 +90,7 @@ func (t *term) follow(e effects) {
 		if kind := c.groupVersionKind().GroupKind(); t.awaited(kind) {
 			t.awaiting[kind] = append(t.awaiting[kind], c)
 		} else {
-			t.verify.add(item{statedOwner: c})
+			t.verifyOwner(c)
 		}
 	}
 	for _, s := range e.foreign {
@@ -101,6 +102,9 @@ func (t *term) follow(e effects) {
 
 // enqueue has an object decided about after some time. Dependents of one owner take turns with those of others.
 func (t *term) enqueue(n *node, after time.Duration) { t.remove.Enqueue(n, n.firstOwner(), after) }
+
+// verifyOwner has an owner looked up.
+func (t *term) verifyOwner(c statedOwner) { t.verify.Enqueue(c, c.uid, 0) }
 
 // decideAgain has an object decided about that waits for its dependents, or is being read.
 func (t *term) decideAgain(n *node) {
@@ -151,7 +155,7 @@ func (t *term) awaited(kind schema.GroupKind) bool {
 func (t *term) release(kind schema.GroupKind) {
 	for _, c := range t.awaiting[kind] {
 		if t.graph.isStated(c) {
-			t.verify.add(item{statedOwner: c})
+			t.verifyOwner(c)
 		} else {
 			t.graph.dropUnstated(c)
 		}
