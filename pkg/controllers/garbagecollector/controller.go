@@ -105,6 +105,25 @@ func (r *runner) newOwners() *reconcile.TypedRunner[statedOwner, ownerSnapshot, 
 	})
 }
 
+// namespaces is the controller of those in which objects wait to learn whether they have dependents.
+type namespaces = reconcile.TypedController[string, unlistedSnapshot, unlistedDecision, struct{}]
+
+// newUnlisted returns what lists namespaces for one term.
+func (r *runner) newUnlisted() *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}] {
+	return reconcile.NewTyped(r.shared, r.access, namespaces{
+		Name:             "garbage_collector_list_dependents",
+		Workers:          r.workers,
+		KeyName:          func(namespace string) plan.Key { return plan.Key{Namespace: namespace} },
+		Recorded:         unrecorded[string],
+		Observe:          r.observeUnlisted,
+		Plan:             planUnlisted,
+		Planned:          r.noteUnlisted,
+		Source:           begun[string](r.starting),
+		Lasting:          lasting,
+		SkipVerification: true, // it has no caches
+	})
+}
+
 // unrecorded records nothing.
 func unrecorded[K any](K, *explain.Record) (name plan.Key, ok bool) { return name, false }
 

@@ -53,15 +53,9 @@ type runner struct {
 	starting *sync.WaitGroup // parts of the term that do not work yet
 }
 
-// item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
-type item struct {
-	node *node
-	statedOwner
-}
-
 // Run implements manager.Runner.
 func (r *runner) Run(ctx context.Context) error {
-	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{ // GC-2: always empty
+	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[*node]{ // GC-2: always empty
 		Name: "garbage_collector_graph_changes",
 	})
 	defer changes.ShutDown()
@@ -71,29 +65,19 @@ func (r *runner) Run(ctx context.Context) error {
 	working.Go(func() { r.work(ctx) })
 	r.starting.Wait()
 	sub := r.metadata.Subscribe(r)
-	r.health.begin(sub, r.term.remove, r.term.orphan, r.term.verify, r.term.ask, r.term.proofs)
+	r.health.begin(sub, r.term.parts())
 	following.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
 	})
 	working.Wait()
 	sub.Close()
 	following.Wait()
-	r.health.begin(nil)
+	r.health.begin(nil, nil)
 	return nil
 }
 
-// work runs the workers until ctx ends.
-func (r *runner) work(ctx context.Context) {
-	var all sync.WaitGroup
-	all.Go(func() { _ = r.term.proofs.Run(ctx) }) // it has no caches, of which one might not be usable
-	all.Go(func() { _ = r.term.remove.Run(ctx) })
-	all.Go(func() { _ = r.term.orphan.Run(ctx) })
-	all.Go(func() { _ = r.term.verify.Run(ctx) })
-	for _, p := range []*pool{r.term.ask} {
-		all.Go(func() { p.Run(ctx, r.workers) })
-	}
-	all.Wait()
-}
+// work runs the parts of a term until ctx ends. None fails: there are no caches, of which one might not be usable.
+func (r *runner) work(ctx context.Context) { _ = r.term.parts().Run(ctx) }
 
 // begin begins a term, in which nothing is known of an earlier one.
 func (r *runner) begin() {

@@ -417,7 +417,7 @@ func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
 	sub := b.metadata.Subscribe(b.runner)
-	b.health.begin(sub)
+	b.health.begin(sub, nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
 	synctest.Wait()

@@ -40,7 +40,6 @@ type term struct {
 	local        sets.Set[schema.GroupVersion]      // groups that are known to be served by the API server itself
 
 	queues
-	proofs  *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 	workers int
 	records *explain.Records
 	events  record.EventRecorder
@@ -49,11 +48,17 @@ type term struct {
 }
 
 // queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned,
-// owners to be verified, and namespaces to be listed for dependents.
+// owners to be verified, namespaces to be listed for dependents, and kinds of owners whose absence is to be proved.
 type queues struct {
 	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
 	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
-	ask            *pool
+	ask            *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}]
+	proofs         *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
+}
+
+// parts returns the queues in the order in which people see them.
+func (q queues) parts() reconcile.Part {
+	return reconcile.Together(q.remove, q.orphan, q.verify, q.ask, q.proofs)
 }
 
 // newTerm returns a term in which nothing is known yet.
@@ -68,9 +73,10 @@ func (r *runner) newTerm() *term {
 			remove: r.newObjects(explainName, deleteQueue, planObject),
 			orphan: r.newObjects(orphanQueue, orphanQueue, planOrphan),
 			verify: r.newOwners(),
-			ask:    newPool("garbage_collector_list_dependents", r.processNamespace),
+			ask:    r.newUnlisted(),
+			proofs: r.newProofs(),
 		},
-		proofs: r.newProofs(), workers: r.workers,
+		workers: r.workers,
 		records: r.records, events: r.events, brake: r.brake, health: &r.health,
 	}
 }
