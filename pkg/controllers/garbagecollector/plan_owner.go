@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"errors"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -49,9 +48,3 @@ func planOwner(_ time.Time, s ownerSnapshot) (ownerDecision, plan.Plan) {
 	}
 	return d, plan.Plan{}
 }
-
-// errNamespaced says why an owner cannot be verified (GC-35).
-var errNamespaced = errors.New("the kind has namespaces, and the object has none")
-
-// errNotShown has an owner verified again later (GC-20).
-var errNotShown = errors.New("the owner exists, but no watch has shown it yet")

@@ -296,6 +296,24 @@ func TestDeletionAfterAConflict(t *testing.T) {
 	})
 }
 
+// GC-30, GC-50: a change whose object is gone leads to a live read, and the object is forgotten, whatever the watch shows.
+func TestChangeOfWhatIsGone(t *testing.T) {
+	for _, finalizer := range []string{orphan, foreground} {
+		run(t, func(b *bench) {
+			b.see(object("owner", deleted(finalizer)), b.put("dependent", "owner"))
+			time.Sleep(time.Second)
+			if diff := cmp.Diff([]string{"ConfigMap owner"}, b.server.live()); diff != "" {
+				b.Errorf("%s: reads (-want +got):\n%s", finalizer, diff)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.term.graph.nodes["owner"] != nil || b.term.orphan.Statuses()[0].Failing+b.term.remove.Statuses()[0].Failing > 0 {
+				b.Errorf("%s: it is not forgotten", finalizer)
+			}
+		})
+	}
+}
+
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
 	r := &runner{records: explain.NewRecords(nil), workers: 1, resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {

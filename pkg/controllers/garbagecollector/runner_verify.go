@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +76,12 @@ func (t *term) dropOwner(c statedOwner) error {
 	t.graph.dropUnstated(c)
 	return nil
 }
+
+// errNamespaced says why an owner cannot be verified (GC-35).
+var errNamespaced = errors.New("the kind has namespaces, and the object has none")
+
+// errNotShown has an owner verified again later (GC-20).
+var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
 
 // explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up.
 func (t *term) explainDependents(s ownerSnapshot) {
