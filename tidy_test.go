@@ -67,8 +67,8 @@ func (s source) imports() (paths []string) {
 	return paths
 }
 
-// meetsTheWorld are the files of a controller in which it does more than decide, besides observe*.go and runner*.go. They have these names in all
-// controllers.
+// meetsTheWorld are the files of a controller in which it does more than decide, besides observe*.go and runner*.go. They have these
+// names in all controllers.
 var meetsTheWorld = []string{
 	"controller.go", "metrics.go", "options.go",
 	"term.go",    // what it knows beside its keys
@@ -109,7 +109,8 @@ func observes(base string) bool {
 }
 
 func TestPlannersArePure(t *testing.T) {
-	impure := regexp.MustCompile(`^(context|net|net/.*|os|os/.*|sync|sync/.*|math/rand.*|k8s\.io/client-go.*|k8s\.io/klog.*|k8s\.io/component-base.*)$`)
+	impure := regexp.MustCompile(
+		`^(context|net|net/.*|os|os/.*|sync|sync/.*|math/rand.*|k8s\.io/client-go.*|k8s\.io/klog.*|k8s\.io/component-base.*)$`)
 	ours := []string{"pkg/plan", "pkg/rbac"}
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	checked := 0
@@ -284,7 +285,8 @@ func TestImportsPointOneWay(t *testing.T) {
 			switch {
 			case strings.HasPrefix(to, "pkg/controllers/") && strings.HasPrefix(from, "pkg/controllers/") && from != to:
 				t.Errorf("%s imports another controller: %s", s.path, to)
-			case to == "pkg/controllers" && !strings.HasPrefix(from, "cmd/") && !strings.HasPrefix(from, "test/") && from != "hack/gen" && !s.isTest():
+			case to == "pkg/controllers" && !strings.HasPrefix(from, "cmd/") && !strings.HasPrefix(from, "test/") && from != "hack/gen" &&
+				!s.isTest():
 				t.Errorf("%s imports the registry", s.path)
 			case strings.HasPrefix(to, "test/") && !strings.HasPrefix(from, "test/"):
 				t.Errorf("%s imports %s", s.path, to)
@@ -422,14 +424,17 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 		}
 	}
 	for _, c := range controllers.Registry() {
-		if c.Name == "" || c.Alias == "" && c.Name != "taint-eviction-controller" && c.Name != "volumeattributesclass-protection-controller" || // TE-1, REG-51: they have no alias
+		// TE-1, REG-51: they have no alias
+		if c.Name == "" ||
+			c.Alias == "" && c.Name != "taint-eviction-controller" && c.Name != "volumeattributesclass-protection-controller" ||
 			c.Account == "" || c.Init == nil || c.Rights == nil {
 			t.Errorf("something is missing: %+v", c)
 		}
 	}
 }
 
-// Each package of the library has a file doc.go, which says in its first paragraphs what the package is and how it is used, and nothing else.
+// Each package of the library has a file doc.go, which says in its first paragraphs what the package is and how it is used, and nothing
+// else.
 func TestPackagesExplainTheirUse(t *testing.T) {
 	explained := map[string]bool{}
 	for _, s := range sources(t) {
@@ -466,7 +471,8 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 				return true
 			}
 			name, ok := selector.X.(*ast.Ident)
-			if ok && (name.Name == "os" && selector.Sel.Name == "Exit" || name.Name == "klog" && strings.HasPrefix(selector.Sel.Name, "Fatal")) {
+			if ok &&
+				(name.Name == "os" && selector.Sel.Name == "Exit" || name.Name == "klog" && strings.HasPrefix(selector.Sel.Name, "Fatal")) {
 				t.Errorf("%s ends the process", s.set.Position(n.Pos()))
 			}
 			return true
@@ -474,8 +480,8 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 	}
 }
 
-// forbidden finds uses of names of packages, or of methods if the package is empty, in the product's files, but for files in which they are excused: these
-// must use them.
+// forbidden finds uses of names of packages, or of methods if the package is empty, in the product's files, but for files in which they
+// are excused: these must use them.
 func forbidden(t *testing.T, what string, uses func(of, name string) bool, excused map[string]string, folders ...string) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
@@ -508,14 +514,18 @@ func forbidden(t *testing.T, what string, uses func(of, name string) bool, excus
 	}
 }
 
-// Whatever can wait ends with the term: it has the context of who waits. A term that does not end keeps its lease, and the process has to end.
+// Whatever can wait ends with the term: it has the context of who waits. A term that does not end keeps its lease, and the process has
+// to end.
 func TestWhatWaitsHasAContext(t *testing.T) {
-	mapper := []string{"RESTMapping", "RESTMappings", "KindFor", "KindsFor", "ResourceFor", "ResourcesFor", "ServerGroupsAndResources", "ServerPreferredResources"}
+	mapper := []string{"RESTMapping", "RESTMappings", "KindFor", "KindsFor", "ResourceFor", "ResourcesFor", "ServerGroupsAndResources",
+		"ServerPreferredResources"}
 	forbidden(t, "it may wait, and does not have the context of who waits", func(of, name string) bool {
-		return of == "context" && (name == "Background" || name == "TODO") || of == "time" && name == "Sleep" || of == "http" && (name == "NewRequest" || name == "Get") ||
+		return of == "context" && (name == "Background" || name == "TODO") || of == "time" && name == "Sleep" ||
+			of == "http" && (name == "NewRequest" || name == "Get") ||
 			of != "client" && slices.Contains(mapper, name)
 	}, map[string]string{
-		"pkg/client/mapper.go":               "libraries want a mapper without contexts; each call is bounded, and who runs discovery does so for all",
+		"pkg/client/mapper.go": "libraries want a mapper without contexts; each call is bounded, and who runs discovery " +
+			"does so for all",
 		"pkg/informers/factory.go":           "a context that has ended",
 		"pkg/informers/metadata/metadata.go": "to want nothing waits for nothing",
 		"pkg/manager/manager.go":             "to build makes no request",
@@ -525,8 +535,8 @@ func TestWhatWaitsHasAContext(t *testing.T) {
 	}, "pkg/", "internal/")
 }
 
-// Controllers compare deadlines with the time that they are told, which does not jump (internal/clock). The clock of the machine measures how long
-// something took, or when this process has seen it, which its monotonic part tells.
+// Controllers compare deadlines with the time that they are told, which does not jump (internal/clock). The clock of the machine
+// measures how long something took, or when this process has seen it, which its monotonic part tells.
 func TestControllersAreToldTheTime(t *testing.T) {
 	forbidden(t, "the clock of the machine may jump, see reconcile.Request.Now", func(of, name string) bool {
 		return of == "time" && (name == "Now" || name == "Until") || of == "metav1" && name == "Now"
@@ -554,8 +564,8 @@ func TestControllersAreToldTheTime(t *testing.T) {
 	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/quota/", "internal/credentials/")
 }
 
-// An answer 404 need not be about the object: a load balancer gives it, or a server that does not serve the path yet. Only client.IsAbsent tells
-// the two apart, so what decides by it asks nothing else.
+// An answer 404 need not be about the object: a load balancer gives it, or a server that does not serve the path yet. Only
+// client.IsAbsent tells the two apart, so what decides by it asks nothing else.
 func TestAbsenceIsOfTheObject(t *testing.T) {
 	paths := map[string]string{ // where a path that is not served means something, too
 		"internal/executor/collection.go":                            "a resource without deletecollection",
@@ -594,8 +604,8 @@ func TestAbsenceIsOfTheObject(t *testing.T) {
 	}
 }
 
-// TestContinueTokensAreFollowedInOnePlace: whoever reads the next page of a list has package paging say whether there is to be one. A server makes up
-// the tokens, and may never stop.
+// TestContinueTokensAreFollowedInOnePlace: whoever reads the next page of a list has package paging say whether there is to be one. A
+// server makes up the tokens, and may never stop.
 func TestContinueTokensAreFollowedInOnePlace(t *testing.T) {
 	found := 0
 	for _, s := range sources(t) {

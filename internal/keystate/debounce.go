@@ -61,13 +61,16 @@ func (k *States[K, M, C]) Debounce(
 		return 0
 	}
 	d := s.report
-	wait := d.postpone(now, rep.Steps, rep.When.Quiet+cooldown(cost), rep.When.Longest) // the next reconcile is not before the cooldown is over
+	// the next reconcile is not before the cooldown is over
+	wait := d.postpone(now, rep.Steps, rep.When.Quiet+cooldown(cost), rep.When.Longest)
 	k.setReport(s, d)
 	waited := now.Sub(d.since)
 	// So many of the queued keys, and one more, are enough to know that the backlog is long, however many there are.
-	if remaining := LongestDebounce - waited; now.Sub(lastWrite) <= QuietController && k.backlog(queued(LongBacklog+1)) > LongBacklog {
-		again := min(max(waited, soonest), QuietController, remaining) // ever more rarely, as a short backlog is over soon
-		wait = max(wait, again)                                        // timerAt is early by as much, so that the object counts as quiet sooner
+	if remaining := LongestDebounce - waited; now.Sub(lastWrite) <= QuietController &&
+		k.backlog(queued(LongBacklog+1)) > LongBacklog {
+		// ever more rarely, as a short backlog is over soon
+		again := min(max(waited, soonest), QuietController, remaining)
+		wait = max(wait, again) // timerAt is early by as much, so that the object counts as quiet sooner
 	}
 	if wait > 0 {
 		return wait

@@ -21,7 +21,8 @@ type records[C any] struct {
 	lost     uint64         // of the latest that is there no more, as there were too many; zero for none
 }
 
-// mostRecords bounds the changes of a key. They are many when something keeps the key from being observed, or its memory from being committed.
+// mostRecords bounds the changes of a key. They are many when something keeps the key from being observed, or its
+// memory from being committed.
 const mostRecords = 1024
 
 type record[C any] struct {

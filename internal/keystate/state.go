@@ -174,7 +174,8 @@ func (k *States[K, M, C]) Admit(key K, caches freshness.Caches, now time.Time) (
 	if s.stale%verifyAfter == 0 && s.Barrier.DropAbsences() {
 		s.unverified = true
 	}
-	return s, Admission{Wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), Stale: true, Missing: state.Missing}
+	return s,
+		Admission{Wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), Stale: true, Missing: state.Missing}
 }
 
 // IsUnverified reports whether the caches have to be compared with the server before the next write.

@@ -20,7 +20,8 @@ import (
 //
 // Adoption and release do not stop one another, so steps holds at most one [Each]. An adopted object appears in mine as
 // it will be, so that it counts in the same reconcile (RS-23).
-func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Selector, candidates []T) (mine []T, steps []Step) {
+func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Selector, candidates []T) (mine []T,
+	steps []Step) {
 	var each Each
 	for _, c := range candidates {
 		if c.GetNamespace() != owner.GetNamespace() {
@@ -86,7 +87,8 @@ func adoptable(owner, o Object) bool {
 func adopt[T Object](owner Object, kind schema.GroupVersionKind, orphan T) T {
 	adopted := orphan.DeepCopyObject().(T)
 	// A patch distinguishes references by uid: one to the owner that does not control gives way to the one that does.
-	refs := slices.DeleteFunc(adopted.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+	refs := slices.DeleteFunc(adopted.GetOwnerReferences(),
+		func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 	adopted.SetOwnerReferences(append(refs, *metav1.NewControllerRef(owner, kind)))
 	return adopted
 }

@@ -31,8 +31,8 @@ type Plan struct {
 	// something. The engine reads what it has not read yet, and plans again with what it has found. It is ignored in a
 	// report.
 	Proof []Ref
-	// Hold is what the plan leaves alone until there is proof. The engine tells people and the next leader of it, by the
-	// brake of the controller. It is ignored in a report.
+	// Hold is what the plan leaves alone until there is proof. The engine tells people and the next leader of it,
+	// by the brake of the controller. It is ignored in a report.
 	Hold    Hold
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
@@ -51,8 +51,8 @@ func Sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// Doubling returns how long to wait after so many waits before: the first is the shortest, each later one is twice as long as the one before
-// it, and none is longer than the longest.
+// Doubling returns how long to wait after so many waits before: the first is the shortest, each later one is twice
+// as long as the one before it, and none is longer than the longest.
 func Doubling(shortest, longest time.Duration, before int) time.Duration {
 	if before = max(before, 0); before > 62 || shortest > longest>>before {
 		return longest
@@ -66,16 +66,17 @@ func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 // Step is one of [Create], [CreateAll], [Change], [Delete], [DeleteCollection], [Each] and [RecordEvent].
 type Step interface{ step() }
 
-// Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...), and
-// no further batch after one with a failure (RS-26). A name that is taken is a failure, because the cache was stale, unless
-// IfAbsent is set.
+// Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...),
+// and no further batch after one with a failure (RS-26). A name that is taken is a failure, because the cache was
+// stale, unless IfAbsent is set.
 type Create struct {
 	Object   Object
 	Count    int
 	IfAbsent bool // an object of that name is as good as the one to be created
 	Unowned  bool // Object need not be controlled by the plan's owner
-	// Selector is what the owner finds the object by. A creation from which it comes back with labels that the selector does not match has failed:
-	// an admission webhook takes them, and would do so with the next one, too. Nil if nothing is looked for by labels.
+	// Selector is what the owner finds the object by. A creation from which it comes back with labels that the
+	// selector does not match has failed: an admission webhook takes them, and would do so with the next one, too.
+	// Nil if nothing is looked for by labels.
 	Selector *metav1.LabelSelector
 	Events   Events
 	Why      string
@@ -93,24 +94,27 @@ type CreateAll struct {
 // Status is the subresource that controllers write most.
 const Status = "status"
 
-// Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. Whether it is sent
-// as an update or as a patch follows from the kind and from the rights of the controller, not from the step, unless Apply is
-// set.
+// Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. Whether
+// it is sent as an update or as a patch follows from the kind and from the rights of the controller, not from the
+// step, unless Apply is set.
 //
-// One reconcile may change an object and its status, in either order. The second step begins with what the first has made: its Old is the New of
-// the first, and it is sent with the version that the server has returned. If it is sent as an update, and the first one as a patch, that one
-// needs CheckVersion.
+// One reconcile may change an object and its status, in either order. The second step begins with what the first
+// has made: its Old is the New of the first, and it is sent with the version that the server has returned. If it is
+// sent as an update, and the first one as a patch, that one needs CheckVersion.
 type Change struct {
 	Old, New Object
-	// Kind is that of the object, where Old and New are of another one, as a Scale is for a Deployment; empty for their own.
+	// Kind is that of the object, where Old and New are of another one, as a Scale is for a Deployment; empty for
+	// their own.
 	Kind        schema.GroupVersionKind
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
 	Apply *Apply
-	// Sign names what the executor has the controller put in right before the change is sent, such as a signature: to sign is an effect,
-	// and no plan holds a credential. A change with Sign is sent whether or not Old and New differ.
-	Sign         []string
-	Adopt        bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
+	// Sign names what the executor has the controller put in right before the change is sent, such as a signature:
+	// to sign is an effect, and no plan holds a credential. A change with Sign is sent whether or not Old and New
+	// differ.
+	Sign []string
+	// New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
+	Adopt        bool
 	Unowned      bool // Old need not be controlled by the plan's owner
 	CheckVersion bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
 	Touch        bool // it is sent although nothing differs, see [Touch]
@@ -118,8 +122,8 @@ type Change struct {
 	Why          string
 }
 
-// Touch returns the change that has the server write an object as it is, which it then does in the version in which it stores the kind now. If
-// the object has changed since it was observed, or is gone, the write is needless.
+// Touch returns the change that has the server write an object as it is, which it then does in the version in which
+// it stores the kind now. If the object has changed since it was observed, or is gone, the write is needless.
 func Touch(o Object) Change {
 	return Change{Old: o, New: o, Touch: true, CheckVersion: true, Unowned: true}
 }
@@ -143,9 +147,9 @@ type Delete struct {
 	Why          string
 }
 
-// DeleteCollection deletes all objects of a kind in a namespace, as they are when the request arrives: without preconditions, and
-// nothing is awaited in the caches. Its only use is to empty a namespace that is being deleted. Where the server has no such
-// request for the kind, its objects are listed live and deleted one by one.
+// DeleteCollection deletes all objects of a kind in a namespace, as they are when the request arrives: without
+// preconditions, and nothing is awaited in the caches. Its only use is to empty a namespace that is being deleted.
+// Where the server has no such request for the kind, its objects are listed live and deleted one by one.
 type DeleteCollection struct {
 	Kind        schema.GroupVersionKind
 	Namespace   string
@@ -196,15 +200,17 @@ type Result struct {
 	Name        string    // of the object that was written, also when the server made it up
 	UID         types.UID // likewise; empty if the write failed, and for deletions
 	Version     string    // likewise: its resourceVersion
-	Needless    bool      // of a deletion or a touch: the object was gone, replaced, or changed, where that is a precondition
-	Err         error     // nil: done, or needless (already gone, namespace terminating)
+	// of a deletion or a touch: the object was gone, replaced, or changed, where that is a precondition
+	Needless bool
+	Err      error // nil: done, or needless (already gone, namespace terminating)
 }
 
 // Outcome is what became of a plan's steps, in the order in which the writes ended.
 type Outcome struct {
 	Results []Result
 	Err     error // what stopped the plan; nil when every step was done
-	Stopped bool  // the namespace is terminating or gone: the rest was left undone, and that is no error (RS-28, DEP-26)
+	// the namespace is terminating or gone: the rest was left undone, and that is no error (RS-28, DEP-26)
+	Stopped bool
 }
 
 // Failed returns the first error among the writes of the given verb, nil if there is none.

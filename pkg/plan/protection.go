@@ -2,12 +2,12 @@ package plan
 
 import "slices"
 
-// Protection is a finalizer that a controller gives to all objects of a kind. It takes it off when an object is being deleted and
-// nothing uses it any more.
+// Protection is a finalizer that a controller gives to all objects of a kind. It takes it off when an object is
+// being deleted and nothing uses it any more.
 type Protection string
 
-// Due reports whether the object lacks the finalizer, or is being deleted and has it. There is nothing to do for any other object
-// (SM-21).
+// Due reports whether the object lacks the finalizer, or is being deleted and has it. There is nothing to do for
+// any other object (SM-21).
 func (p Protection) Due(o Object) bool {
 	return slices.Contains(o.GetFinalizers(), string(p)) == (o.GetDeletionTimestamp() != nil)
 }

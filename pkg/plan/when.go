@@ -2,8 +2,9 @@ package plan
 
 import "time"
 
-// When says when a report is written: when it has stayed the same for Quiet, or has waited for Longest, so that a newer one may replace it.
-// The zero When writes at once. All times of reports are in this file; docs/decisions/0003 says where they come from.
+// When says when a report is written: when it has stayed the same for Quiet, or has waited for Longest, so that a
+// newer one may replace it. The zero When writes at once. All times of reports are in this file;
+// docs/decisions/0003 says where they come from.
 //
 //	Now            failures, changes of availability, and the last report before an object comes to rest
 //	Soon           what users wait for, when the next reconcile may have more to say
@@ -14,12 +15,14 @@ import "time"
 type When struct{ Quiet, Longest time.Duration }
 
 const (
-	soon         = 100 * time.Millisecond
-	leastQuiet   = 50 * time.Millisecond
-	quietForEach = 5 * time.Millisecond // pod: the more there are, the longer are the gaps between their changes on a slow machine
+	soon       = 100 * time.Millisecond
+	leastQuiet = 50 * time.Millisecond
+	// pod: the more there are, the longer are the gaps between their changes on a slow machine
+	quietForEach = 5 * time.Millisecond
 	slowQuiet    = 200 * time.Millisecond
 	longestWait  = time.Second
-	jobProgress  = 1200 * time.Millisecond // a little more than a second, so that no more than one write a second is made, those at beginning and end included
+	// a little more than a second, so that no more than one write a second is made, those at beginning and end included
+	jobProgress = 1200 * time.Millisecond
 )
 
 // Now writes a report at once.
@@ -44,9 +47,10 @@ func SlowProgress(pods int64) When {
 // OncePerSecond writes a report no more often than that.
 func OncePerSecond() When { return When{jobProgress, jobProgress} }
 
-// ReportWhen says when a report is written about an object with many parts, such as pods. It is written at once if it has news that users wait
-// for, or if it is the last one before the object comes to rest, because nothing is moving. Mere progress waits until later. So does what is
-// reported when the plan has written something: the next reconcile follows at once, and has more to report.
+// ReportWhen says when a report is written about an object with many parts, such as pods. It is written at once if
+// it has news that users wait for, or if it is the last one before the object comes to rest, because nothing is
+// moving. Mere progress waits until later. So does what is reported when the plan has written something: the next
+// reconcile follows at once, and has more to report.
 func (o Outcome) ReportWhen(news, moving bool, later When) When {
 	if wrote := o.Wrote() && o.Err == nil; !wrote && (news || !moving) {
 		return Now()

@@ -38,8 +38,8 @@ type TypedController[K comparable, S, D, M any] struct {
 	// have acted on it. Nil stands for those of Explained.
 	Verified []string
 
-	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
-	// once in a reconcile.
+	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run
+	// more than once in a reconcile.
 	Observe func(ctx context.Context, r TypedRequest[K, M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
@@ -48,23 +48,26 @@ type TypedController[K comparable, S, D, M any] struct {
 	// was read in this reconcile. Like Observe it has no side effects, and it leaves the observation that it is given
 	// alone. It may be nil if no plan asks for anything.
 	Prove func(o Observation[S, M], proof Proof) Observation[S, M]
-	// Sign puts in what a [plan.Change] with Sign names, right before it is sent, and returns the change as it is to be sent: to sign is an
-	// effect. It leaves the change that it is given alone. It may be nil if no plan has such changes.
+	// Sign puts in what a [plan.Change] with Sign names, right before it is sent, and returns the change as it is
+	// to be sent: to sign is an effect. It leaves the change that it is given alone. It may be nil if no plan has
+	// such changes.
 	Sign func(now time.Time, c plan.Change) (plan.Change, error)
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
-	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
-	// to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the decision.
+	// called when something else than an answer of the server has stopped the plan. It is also called with the zero
+	// Outcome, to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the
+	// decision.
 	Report func(now time.Time, s S, d D, did plan.Outcome) plan.Plan
-	// Remember says what is remembered of a key when its plan and the report were carried out, or have failed. It gets the memory of
-	// the Observation. If ok is false, nothing is committed: the next Observe gets the same memory and the same changes again. It is
-	// pure. Nil stands for [IfCarriedOut].
+	// Remember says what is remembered of a key when its plan and the report were carried out, or have failed. It
+	// gets the memory of the Observation. If ok is false, nothing is committed: the next Observe gets the same
+	// memory and the same changes again. It is pure. Nil stands for [IfCarriedOut].
 	Remember func(now time.Time, s S, d D, seen *M, did, reported plan.Outcome) (m *M, ok bool)
 	// Planned is told what was decided, right before the steps are carried out. It puts into a [Term] what other keys
 	// have to know by then, such as what this one is about to take. An error stops the reconcile: [plan.ErrStale] if
 	// another key has taken it. It may be nil, and must be quick.
 	Planned func(s S, d D) error
-	// Applied is told what became of a plan and of its report, for metrics and log lines of the controller's own. The outcome of the
-	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
+	// Applied is told what became of a plan and of its report, for metrics and log lines of the controller's own.
+	// The outcome of the report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is
+	// none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
 	// Aliases are other names by which people ask for a key, see Explained, each with what they are told then. Observe
@@ -85,8 +88,8 @@ type TypedController[K comparable, S, D, M any] struct {
 	// plan holds anything.
 	Brake *brake.Brake
 
-	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
-	// is none.
+	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says
+	// Unowned; nil if there is none.
 	Owner func(S) plan.Object
 	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack. Without
 	// Watches there are none, so that no key cools down, and what is stale is retried with backoff.
@@ -100,16 +103,16 @@ type TypedController[K comparable, S, D, M any] struct {
 	Term interface {
 		Run(ctx context.Context, enqueue func(K), work func())
 	}
-	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that has changed. It
-	// is called when the controller begins to work and all caches are filled, and returns when ctx ends, or when it has no more to
-	// enqueue. [Keys] makes one of keys that are there from the beginning.
+	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that
+	// has changed. It is called when the controller begins to work and all caches are filled, and returns when ctx
+	// ends, or when it has no more to enqueue. [Keys] makes one of keys that are there from the beginning.
 	Source func(ctx context.Context, enqueue func(K))
-	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3), or after a minute if
-	// that is shorter.
+	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time
+	// (PGC-3), or after a minute if that is shorter.
 	Period time.Duration
-	// Lasting is how many failures in a row are more than a key that comes a moment too early. Only then the log tells of
-	// them, once, and later ones make events about writes that are refused. Zero: the log tells at once, and again after
-	// twice as many; events follow after 15 seconds.
+	// Lasting is how many failures in a row are more than a key that comes a moment too early. Only then the log
+	// tells of them, once, and later ones make events about writes that are refused. Zero: the log tells at once,
+	// and again after twice as many; events follow after 15 seconds.
 	Lasting int
 }
 
@@ -119,7 +122,8 @@ func PlanOnly[S any](p func(now time.Time, s S) plan.Plan) func(time.Time, S) (s
 }
 
 // ReportOnly is the Report of a controller that needs no decision for it.
-func ReportOnly[S, D any](report func(now time.Time, s S, did plan.Outcome) plan.Plan) func(time.Time, S, D, plan.Outcome) plan.Plan {
+func ReportOnly[S, D any](report func(now time.Time, s S, did plan.Outcome) plan.Plan) func(time.Time, S, D,
+	plan.Outcome) plan.Plan {
 	return func(now time.Time, s S, _ D, did plan.Outcome) plan.Plan { return report(now, s, did) }
 }
 
@@ -133,9 +137,10 @@ func Always[S, D, M any](_ time.Time, _ S, _ D, seen *M, _, _ plan.Outcome) (*M,
 	return seen, true
 }
 
-// RememberOutcome remembers what the function makes of the outcome of the plan, whatever that was and whatever became of the report: for
-// a memory of which a part is what was seen, and another part what was acted upon.
-func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did plan.Outcome) *M) func(time.Time, S, D, *M, plan.Outcome, plan.Outcome) (*M, bool) {
+// RememberOutcome remembers what the function makes of the outcome of the plan, whatever that was and whatever
+// became of the report: for a memory of which a part is what was seen, and another part what was acted upon.
+func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did plan.Outcome) *M) func(time.Time, S, D, *M,
+	plan.Outcome, plan.Outcome) (*M, bool) {
 	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) {
 		return remember(now, s, d, did), true
 	}
@@ -201,23 +206,25 @@ type TypedWatch[K comparable] struct {
 	Informer cache.SharedIndexInformer
 	// Enqueues maps a change to keys: before is nil for a new object, after for a deleted one. It must be quick.
 	Enqueues func(before, after plan.Object) []K
-	// Delay returns the time between a change and the reconcile of a key that it enqueues; nil for none. If it is negative, the change is only
-	// recorded, for a key that is reconciled in time anyway.
+	// Delay returns the time between a change and the reconcile of a key that it enqueues; nil for none. If it is
+	// negative, the change is only recorded, for a key that is reconciled in time anyway.
 	Delay func(K) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool
-	// RecordLatest does the same, but of the changes of one object only the latest one is handed on: Before is then the object right before that one.
-	// It is for objects that change often, such as Leases.
+	// RecordLatest does the same, but of the changes of one object only the latest one is handed on: Before is then
+	// the object right before that one. It is for objects that change often, such as Leases.
 	RecordLatest bool
-	// RecordNews does the same as Record, but not for objects that were there before the controller began: the first Observe finds them in
-	// the caches.
+	// RecordNews does the same as Record, but not for objects that were there before the controller began: the
+	// first Observe finds them in the caches.
 	RecordNews bool
 	// Resync: re-deliveries of unchanged objects enqueue, too (CI-14).
 	Resync bool
-	// Ignore names new objects that enqueue nothing, unless they were there before the controller began (EP-7). It may be nil.
+	// Ignore names new objects that enqueue nothing, unless they were there before the controller began (EP-7). It
+	// may be nil.
 	Ignore func(added plan.Object) bool
-	// Missing reports whether the API server does not serve the kind: the controller then works without it, and its cache is not waited for.
-	// Once the kind is served, its objects enqueue. It is nil for a kind that must be there.
+	// Missing reports whether the API server does not serve the kind: the controller then works without it, and its
+	// cache is not waited for. Once the kind is served, its objects enqueue. It is nil for a kind that must be
+	// there.
 	Missing func() bool
 }
 
@@ -237,8 +244,8 @@ type Live struct {
 type Shared struct {
 	Tracker Tracker
 	Mapper  client.KindMapper
-	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
-	// often may not. Nil: caches are trusted.
+	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch;
+	// their own often may not. Nil: caches are trusted.
 	Verifier client.Reader
 	Clock    Clock // what controllers are told the time by
 }
@@ -303,8 +310,8 @@ func (a Access) With(rights rbac.Rights) Access {
 	return a
 }
 
-// TellStale returns a copy that also tells the controller itself of each reconcile that was put off because the cache of a resource lacks
-// own writes.
+// TellStale returns a copy that also tells the controller itself of each reconcile that was put off because the
+// cache of a resource lacks own writes.
 func (a Access) TellStale(own func(schema.GroupResource)) Access {
 	others := a.Hooks.Stale
 	a.Hooks.Stale = func(resource schema.GroupResource) {

@@ -1,7 +1,7 @@
-// Package reconcile runs controllers that are written as observe, plan, report (see package plan). It reconciles one key
-// after the other, and owns everything that controllers have in common: retries, the freshness of the caches, what is
-// remembered of a key from one reconcile to the next, when a report is written, and what is kept to explain it. The writing
-// itself is the executor's.
+// Package reconcile runs controllers that are written as observe, plan, report (see package plan). It reconciles
+// one key after the other, and owns everything that controllers have in common: retries, the freshness of the
+// caches, what is remembered of a key from one reconcile to the next, when a report is written, and what is kept to
+// explain it. The writing itself is the executor's.
 //
 // A controller fills in a [Controller] and passes it to [New], which returns a runner for the manager:
 //

@@ -36,18 +36,21 @@ func TestDetail(t *testing.T) {
 			}
 		}
 		told := w.requests()
-		if last := known[len(known)-1]; len(told) != 2 || told[0].Memory == nil || *told[0].Memory != 2 || told[0].Now.Equal(last.Now) || told[1].Memory != nil {
+		if last := known[len(known)-1]; len(told) != 2 || told[0].Memory == nil || *told[0].Memory != 2 || told[0].Now.Equal(last.Now) ||
+			told[1].Memory != nil {
 			t.Errorf("%+v", told)
 		}
 		if w.runner.keys.Len() != 1 || w.CountWrites("") != writes {
 			t.Errorf("%d keys, %d writes", w.runner.keys.Len(), w.CountWrites(""))
 		}
 		w.decide = func(toy) plan.Plan { panic("no sense") }
-		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil || err.Error() != "panic: no sense" {
+		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil ||
+			err.Error() != "panic: no sense" {
 			t.Error(err)
 		}
 		w.stop()
-		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil || !strings.Contains(err.Error(), "does not run") {
+		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil ||
+			!strings.Contains(err.Error(), "does not run") {
 			t.Error(err)
 		}
 	})
@@ -100,7 +103,8 @@ func TestDetailOfAKeyThatFails(t *testing.T) {
 		w.put("a", 2)
 		time.Sleep(time.Minute)
 		d, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"})
-		if err != nil || len(d.Plan.Steps) != 1 || !strings.HasPrefix(d.Plan.Steps[0].Does, "create 2 copies of Pod ns/a-") || d.Report != nil {
+		if err != nil || len(d.Plan.Steps) != 1 || !strings.HasPrefix(d.Plan.Steps[0].Does, "create 2 copies of Pod ns/a-") ||
+			d.Report != nil {
 			t.Errorf("%+v, %v", d, err)
 		}
 		told := w.requests()
@@ -108,7 +112,8 @@ func TestDetailOfAKeyThatFails(t *testing.T) {
 			t.Errorf("%+v", last)
 		}
 		rec, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"})
-		if rec.Alike == 0 || len(rec.Outcome) != 1 || rec.Outcome[0].Verb != plan.Created || rec.Outcome[0].Error == "" || len(rec.Steps) == 0 || rec.Version == "" {
+		if rec.Alike == 0 || len(rec.Outcome) != 1 || rec.Outcome[0].Verb != plan.Created || rec.Outcome[0].Error == "" ||
+			len(rec.Steps) == 0 || rec.Version == "" {
 			t.Errorf("%+v", rec)
 		}
 	})

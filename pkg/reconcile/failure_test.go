@@ -186,7 +186,8 @@ func TestReportsDoNotWaitForWhatIsRefused(t *testing.T) {
 	})
 }
 
-// A report that has more to say after a while, such as that a deadline is over, is made then: the backoff of a plan that is refused may be longer.
+// A report that has more to say after a while, such as that a deadline is over, is made then: the backoff of a plan that is refused may
+// be longer.
 func TestTheTimeOfAReportDoesNotWaitForTheBackoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.due = 3 * time.Second

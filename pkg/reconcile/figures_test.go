@@ -99,8 +99,8 @@ func (r *rollouts) mean(t *testing.T, w *world, many int) (mean time.Duration) {
 	return mean
 }
 
-// Rollouts that begin together end one after the other, and not all at the end, because what belongs together shares the time at which its work
-// began.
+// Rollouts that begin together end one after the other, and not all at the end, because what belongs together shares the time at which
+// its work began.
 func TestWorkGroupsEndOneAfterTheOther(t *testing.T) {
 	means := map[bool]time.Duration{}
 	for _, grouped := range []bool{true, false} {
@@ -114,8 +114,8 @@ func TestWorkGroupsEndOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// besideMany plays a key that takes ten rounds of 10 ms, each of which begins 10 ms after the one before, and 200 others that take two, with
-// one worker. It returns after what time the key is done. Its rounds count as work in progress, or they do not.
+// besideMany plays a key that takes ten rounds of 10 ms, each of which begins 10 ms after the one before, and 200 others that take two,
+// with one worker. It returns after what time the key is done. Its rounds count as work in progress, or they do not.
 func besideMany(t *testing.T, w *world, progressing bool) (took time.Duration) {
 	began, rounds := time.Now(), map[plan.Key]int{}
 	large := plan.Key{Name: "large"}
@@ -164,15 +164,16 @@ func TestRoundsInProgressGoFirst(t *testing.T) {
 	for _, progressing := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, w *world) { took[progressing] = besideMany(t, w, progressing) })
 	}
-	t.Logf("a key of ten rounds beside 200 of two is done after %v if its rounds count as work in progress, after %v otherwise", took[true], took[false])
+	t.Logf("a key of ten rounds beside 200 of two is done after %v if its rounds count as work in progress, after %v otherwise", took[true],
+		took[false])
 	if took[true] > took[false]/5 {
 		t.Errorf("it does not pay: %v with, %v without", took[true], took[false])
 	}
 }
 
-// besideALargeKey plays 10 s with one worker, in which a key that takes 20 ms changes all the time, and a small one every 5 ms. It returns how
-// often the large key was reconciled, and how long the small ones have waited on average. The time of the large key counts as its cost, or
-// it does not, as if it were that of writes.
+// besideALargeKey plays 10 s with one worker, in which a key that takes 20 ms changes all the time, and a small one every 5 ms. It
+// returns how often the large key was reconciled, and how long the small ones have waited on average. The time of the large key counts
+// as its cost, or it does not, as if it were that of writes.
 func besideALargeKey(t *testing.T, w *world, counts bool) (large int, waited time.Duration) {
 	const slow = 20 * time.Millisecond
 	var mu sync.Mutex

@@ -9,13 +9,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 )
 
-// Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more values in a
-// larger cluster.
+// Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more
+// values in a larger cluster.
 type Hooks struct {
 	Reconciled func(result Result, took time.Duration) // one reconcile of a key has ended
 	Retry      func()                                  // a failed reconcile will be repeated
-	// Write: one request that writes has ended. The verb is create, update, patch or delete; the code is that of HTTP, "<error>" if the
-	// server did not answer.
+	// Write: one request that writes has ended. The verb is create, update, patch or delete; the code is that of
+	// HTTP, "<error>" if the server did not answer.
 	Write func(verb, resource, code string)
 	Stale func(resource schema.GroupResource) // a reconcile was put off: the cache lacks own writes (RS-9)
 }

@@ -47,7 +47,8 @@ func TestResultsAreListed(t *testing.T) {
 		rec      explain.Record
 		err      error
 		panicked bool
-	}{{}, {explain.Record{Wrote: 1}, nil, false}, {explain.Record{Waiting: "Pod"}, nil, false}, {explain.Record{}, plan.ErrStale, false}, {explain.Record{}, errors.New("no"), false}, {explain.Record{}, nil, true}} {
+	}{{}, {explain.Record{Wrote: 1}, nil, false}, {explain.Record{Waiting: "Pod"}, nil, false}, {explain.Record{}, plan.ErrStale, false},
+		{explain.Record{}, errors.New("no"), false}, {explain.Record{}, nil, true}} {
 		if r := resultOf(&c.rec, c.err, c.panicked); !slices.Contains(Results(), r) {
 			t.Errorf("%q is not listed", r)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
-// previousLeader tells whether the caches show all that others have written before this process began to lead. They may not,
-// and each may lack something else: one shows a ReplicaSet that a previous leader has created, another one none of the pods
-// that it has created for it.
+// previousLeader tells whether the caches show all that others have written before this process began to lead. They
+// may not, and each may lack something else: one shows a ReplicaSet that a previous leader has created, another one
+// none of the pods that it has created for it.
 type previousLeader struct{ freshness.Horizon }
 
 // ask asks the server how far it is, until it has answered or ctx ends.
@@ -25,7 +25,8 @@ func ask[K comparable](ctx context.Context, p *previousLeader, shared Shared, wa
 			p.Set(versions)
 			return
 		}
-		klog.FromContext(ctx).V(4).Info("Cannot find out how far the server is; new objects are verified live until then", "err", err.Error())
+		klog.FromContext(ctx).V(4).Info(
+			"Cannot find out how far the server is; new objects are verified live until then", "err", err.Error())
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -33,8 +34,8 @@ func ask[K comparable](ctx context.Context, p *previousLeader, shared Shared, wa
 	}
 }
 
-// serverVersions reads live how far the watched resources are: whoever has seen that version of one has seen all that was
-// written before.
+// serverVersions reads live how far the watched resources are: whoever has seen that version of one has seen all
+// that was written before.
 func serverVersions[K comparable](
 	ctx context.Context, shared Shared, watches []TypedWatch[K],
 ) (map[schema.GroupVersionKind]string, error) {
@@ -70,8 +71,8 @@ func (r *TypedRunner[K, S, D, M]) askPreviousLeader(ctx context.Context) (stop f
 	}
 }
 
-// mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
-// a previous leader has written what the caches don't show.
+// mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one
+// for which a previous leader has written what the caches don't show.
 func (r *TypedRunner[K, S, D, M]) mayBeTheirs(p *previousLeader, w TypedWatch[K]) bool {
 	return slices.Contains(r.Verified, w.Kind.Kind) && !p.ShownBy(r.caches)
 }

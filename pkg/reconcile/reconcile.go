@@ -22,7 +22,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// ErrNoReport stands in the outcome of a report that was not made, because something else than an answer of the server has stopped the plan.
+// ErrNoReport stands in the outcome of a report that was not made, because something else than an answer of the
+// server has stopped the plan.
 var ErrNoReport = errors.New("no report was made")
 
 // run is one reconcile of one key.
@@ -40,26 +41,28 @@ type run[K comparable, S, D, M any] struct {
 	gone   bool          // the object of the key is gone
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
 	due    time.Duration // until there is more to report; zero: only an event leads to that
-	tell   func()        // records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
+	// records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
+	tell func()
 }
 
-// tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has none that does.
+// tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has
+// none that does.
 const tellAfter = 15 * time.Second
 
 // undone says why a plan is made again that was carried out, see [executor.Writing.LeftOut].
 const undone = "looks again, as an admission webhook or another writer may have undone a change"
 
-// vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of something has led to that
-// before. An object that is deleted while a watch is interrupted is in no list, and no event tells of it; nor does one that was an orphan in
-// the caches when it was deleted.
+// vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of
+// something has led to that before. An object that is deleted while a watch is interrupted is in no list, and no
+// event tells of it; nor does one that was an orphan in the caches when it was deleted.
 //
-// A creation that finds its object to exist is followed by another reconcile, too: it may be one of ours that was not answered, and be
-// deleted before the caches show it. While the caches still lack the object, the time until the next one doubles, up to
-// [queue.MaxBackoff].
+// A creation that finds its object to exist is followed by another reconcile, too: it may be one of ours that was
+// not answered, and be deleted before the caches show it. While the caches still lack the object, the time until
+// the next one doubles, up to [queue.MaxBackoff].
 const vanishedAfter = 2 * time.Second
 
-// reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
-// others are safe.
+// reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share
+// nothing, so the others are safe.
 func (r *TypedRunner[K, S, D, M]) reconcile(ctx context.Context, key K) {
 	began := r.shared.Clock.Now()
 	state, admitted := r.keys.Admit(key, r.caches, began)
@@ -149,7 +152,8 @@ func (r *run[K, S, D, M]) plan(s S) (D, plan.Plan) {
 	return d, p
 }
 
-// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
+// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what
+// became of both.
 func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
 	barrier := &r.state.Barrier
 	if !r.runner.cached() {
@@ -296,7 +300,8 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
 	r.next = plan.Sooner(r.next, r.report) // what can be told does not wait for what is refused
-	// Nor does the time at which there is more to tell, but once: a report that has nothing new then does not make the backoff shorter.
+	// Nor does the time at which there is more to tell, but once: a report that has nothing new then does not make
+	// the backoff shorter.
 	if r.state.Early = r.due > 0 && r.due < r.next && !r.state.Early; r.state.Early {
 		r.next = r.due
 	}

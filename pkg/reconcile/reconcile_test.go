@@ -100,8 +100,8 @@ func TestNeverGivesUp(t *testing.T) {
 	})
 }
 
-// A controller that works by the clock repeats a failed reconcile after its period, without backoff (PGC-3), but after a minute at most: with a
-// long period, much would be left undone for one request that has failed.
+// A controller that works by the clock repeats a failed reconcile after its period, without backoff (PGC-3), but after a minute at
+// most: with a long period, much would be left undone for one request that has failed.
 func TestPeriod(t *testing.T) {
 	for period, want := range map[time.Duration][2]int32{20 * time.Second: {181, 181}, 24 * time.Hour: {60, 61}} {
 		inBubble(t, func(t *testing.T, w *world) {
@@ -160,7 +160,8 @@ func TestVanishedCreationsAreNoticed(t *testing.T) {
 			w.put("a", 1)
 			w.settle()
 			for _, name := range w.Names(podKind) {
-				if err := w.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "ns", Name: name}, metav1.DeleteOptions{}); err != nil {
+				if err := w.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "ns", Name: name},
+					metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -77,7 +77,8 @@ func NewTyped[K comparable, S, D, M any](
 		r.explained = explain.NewRecords(nil)
 	}
 	r.executor = executor.New(executor.Config{
-		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
+		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method,
+		MayGet:  access.MayGet,
 		Tracker: shared.Tracker, Written: access.Hooks.Write, Stale: r.stale,
 		Periodic: c.Period > 0,
 	})

@@ -19,8 +19,8 @@ type Status struct {
 	Key   plan.Key
 	Stuck time.Duration
 
-	// Queued counts the keys that wait for a worker. Idle is for how long, while there were some, none has been taken and
-	// no worker has made progress.
+	// Queued counts the keys that wait for a worker. Idle is for how long, while there were some, none has been
+	// taken and no worker has made progress.
 	Queued int
 	Idle   time.Duration
 	// LongestWait is how long the key has waited for a worker that has waited longest.

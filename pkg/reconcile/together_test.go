@@ -30,7 +30,8 @@ func TestTogether(t *testing.T) {
 		go func() { done <- both.Run(ctx) }()
 		synctest.Wait()
 		statuses := both.Statuses()
-		if len(statuses) != 2 || statuses[0].Name != "signing" || statuses[1].Name != "cleaning" || !statuses[0].Running || !statuses[1].Running {
+		if len(statuses) != 2 || statuses[0].Name != "signing" || statuses[1].Name != "cleaning" || !statuses[0].Running ||
+			!statuses[1].Running {
 			t.Errorf("statuses: %+v", statuses)
 		}
 		for i, name := range []string{"signing", "cleaning"} {

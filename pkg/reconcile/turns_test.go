@@ -34,7 +34,8 @@ const (
 
 func tenant(namespace, owner string, i, version int) *appsv1.ReplicaSet {
 	o := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: fmt.Sprint(owner, "-", i), UID: types.UID(fmt.Sprint(namespace, owner, i)), ResourceVersion: strconv.Itoa(version),
+		Namespace: namespace, Name: fmt.Sprint(owner, "-", i), UID: types.UID(fmt.Sprint(namespace, owner, i)),
+		ResourceVersion: strconv.Itoa(version),
 	}}
 	if owner != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr.To(true)}}
@@ -51,7 +52,8 @@ func (f *flood) observe(_ context.Context, r Request[int]) (Observation[*appsv1.
 	} else if _, known := f.done[r.Key.Name]; !known {
 		f.done[r.Key.Name] = time.Since(f.began)
 	}
-	return Observation[*appsv1.ReplicaSet, int]{Exists: true, Snapshot: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.Key.Namespace, Name: r.Key.Name}}}, nil
+	return Observation[*appsv1.ReplicaSet, int]{Exists: true,
+		Snapshot: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.Key.Namespace, Name: r.Key.Name}}}, nil
 }
 
 func (f *flood) second(key plan.Key) bool { return key.Namespace == "second" || key.Name[0] == 's' }
@@ -61,7 +63,8 @@ func (f *flood) report(_ time.Time, s *appsv1.ReplicaSet, _ plan.Outcome) plan.P
 		return plan.Plan{}
 	}
 	event := plan.Event{Reason: "Moving", Message: time.Now().String()} // in place of a write, for which there is no object
-	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, When: plan.Progress(10), Progressing: true, Requeue: time.Second}
+	return plan.Plan{Steps: []plan.Step{plan.RecordEvent{Object: s, Event: event}}, When: plan.Progress(10), Progressing: true,
+		Requeue: time.Second}
 }
 
 // slowest plays it, and returns when the last key of the second tenant was reconciled, and how many of the first had been before that.

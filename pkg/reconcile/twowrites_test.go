@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A controller that changes an object and reports the status that follows needs one reconcile for both, without a conflict and without waiting for
-// its cache in between.
+// A controller that changes an object and reports the status that follows needs one reconcile for both, without a conflict and without
+// waiting for its cache in between.
 func TestObjectThenStatusInOneReconcile(t *testing.T) {
 	for _, method := range []client.Method{client.MethodPatch, client.MethodUpdate} {
 		inBubble(t, func(t *testing.T, w *world) {

@@ -75,8 +75,8 @@ func deletePod(p *corev1.Pod) plan.Plan {
 	return plan.Plan{Why: "deletes it", Steps: []plan.Step{plan.Delete{Objects: []plan.Object{p}, Unowned: true}}}
 }
 
-// What is enqueued from outside comes when it is due. Keys of one owner do not keep those of another one waiting, in the same namespace or in
-// another one.
+// What is enqueued from outside comes when it is due. Keys of one owner do not keep those of another one waiting, in the same namespace
+// or in another one.
 func TestEnqueueFromOutside(t *testing.T) {
 	runUncached(t, nil, nil, func(u *uncached) {
 		u.Enqueue(pod("now"), "", 0)
@@ -159,7 +159,8 @@ func TestKeysWithoutCaches(t *testing.T) {
 	}
 }
 
-// Where nearly all failures are of keys that come a moment too early, people are told of those that last. Observe is told how many there were.
+// Where nearly all failures are of keys that come a moment too early, people are told of those that last. Observe is told how many
+// there were.
 func TestFailuresThatLast(t *testing.T) {
 	lasting := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) { c.Lasting = 3 }
 	runUncached(t, deletePod, lasting, func(u *uncached) {
@@ -215,7 +216,8 @@ func TestProofOfAResource(t *testing.T) {
 		asked := &asksFor{Server: u.server}
 		u.reader = asked
 		for _, resource := range []string{"shadows", "pods"} {
-			if found, err := u.readLive(t.Context(), ref); err != nil || len(found) != 1 || asked.Resource != resource || !asked.Namespaced {
+			if found, err := u.readLive(t.Context(), ref); err != nil || len(found) != 1 || asked.Resource != resource ||
+				!asked.Namespaced {
 				t.Errorf("found %v of %+v: %v", found, asked.Mapping, err)
 			}
 			ref.Resource = ""

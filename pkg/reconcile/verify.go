@@ -19,8 +19,8 @@ func (r *TypedRunner[K, S, D, M]) verifiable() bool {
 	return r.shared.Verifier != nil && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
 }
 
-// observeVerified observes anew when the caches show what the server has: what was observed before may be older than that.
-// If the caches lack something, the error is [plan.ErrStale].
+// observeVerified observes anew when the caches show what the server has: what was observed before may be older
+// than that. If the caches lack something, the error is [plan.ErrStale].
 func (r *run[K, S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], err error) {
 	if err := r.verify(ctx, s); err != nil {
 		return o, err
@@ -59,10 +59,12 @@ func (r *run[K, S, D, M]) verify(ctx context.Context, s S) error {
 	return nil
 }
 
-// ownerOnly is the set that has nothing but the owner. It is listed, not read by name: whoever fills the caches may list.
+// ownerOnly is the set that has nothing but the owner. It is listed, not read by name: whoever fills the caches may
+// list.
 func ownerOnly(owner plan.Object) (Live, error) {
 	kind, err := client.KindOf(owner)
-	return Live{Kind: kind, Namespace: owner.GetNamespace(), Name: owner.GetName(), Selector: labels.Everything(), Cached: []plan.Object{owner}}, err
+	return Live{Kind: kind, Namespace: owner.GetNamespace(), Name: owner.GetName(), Selector: labels.Everything(),
+		Cached: []plan.Object{owner}}, err
 }
 
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
@@ -94,7 +96,8 @@ func (l Live) options() metav1.ListOptions {
 }
 
 // list reads metadata live, as the identity that fills the caches.
-func (s Shared) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (s Shared) list(ctx context.Context, kind schema.GroupVersionKind, namespace string,
+	o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	m, err := s.Mapper.Mapping(ctx, kind)
 	if err != nil {
 		return nil, err

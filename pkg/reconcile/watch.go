@@ -88,8 +88,8 @@ func (r *TypedRunner[K, S, D, M]) handler(w TypedWatch[K]) cache.ResourceEventHa
 	}
 }
 
-// enqueue queues the keys that a change concerns. Keys of objects from before our time are unverified: another process may
-// have written for them moments ago.
+// enqueue queues the keys that a change concerns. Keys of objects from before our time are unverified: another
+// process may have written for them moments ago.
 func (r *TypedRunner[K, S, D, M]) enqueue(to intake[K, M], w TypedWatch[K], c Change, background bool) {
 	unverified := r.verifiable() && c.Before == nil && (background || r.mayBeTheirs(to.previous, w))
 	level := queue.Changed

@@ -41,13 +41,14 @@ var (
 // and reports how many there are.
 type world struct {
 	*clienttest.Server
-	t          *testing.T
-	runner     *Runner[toy, struct{}, int]
-	shared     Shared
-	events     *record.FakeRecorder
-	panics     atomic.Int32
-	debounce   time.Duration                         // of reports
-	due        time.Duration                         // until a report that writes nothing has more to say; zero: only an event leads to that
+	t        *testing.T
+	runner   *Runner[toy, struct{}, int]
+	shared   Shared
+	events   *record.FakeRecorder
+	panics   atomic.Int32
+	debounce time.Duration // of reports
+	// until a report that writes nothing has more to say; zero: only an event leads to that
+	due        time.Duration
 	lag        func(ctx context.Context) error       // before each creation; nil: none
 	beforeList func()                                // before each comparison of a cache with the server; nil: nothing
 	decide     func(s toy) plan.Plan                 // nil: keep pods
@@ -166,7 +167,8 @@ type slowClient struct {
 	beforeList func()
 }
 
-func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata,
+	error) {
 	defer queue.Progress(ctx)
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
@@ -254,7 +256,8 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 			if status.Status.Replicas == s.set.Status.Replicas {
 				return plan.Plan{Requeue: w.due}
 			}
-			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, When: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
+			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}},
+				When: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
 		},
 		Live: func(s toy) []Live {
 			return []Live{{Kind: podKind, Namespace: s.set.Namespace, Selector: labels.Everything(), Cached: objects(s.pods)}}

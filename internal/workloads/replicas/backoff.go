@@ -109,7 +109,8 @@ func (b startBackoff) pausing(now time.Time) bool { return now.Before(b.until) }
 // String says in words why pods are not replaced yet.
 func (b startBackoff) String() string {
 	reason := cmp.Or(b.last.Status.Reason, "no reason given")
-	return fmt.Sprintf("pods have failed at start %d times in a row, the last was %s (%s); they are replaced with a pause of %v",
+	return fmt.Sprintf(
+		"pods have failed at start %d times in a row, the last was %s (%s); they are replaced with a pause of %v",
 		b.failures, b.last.Name, reason, b.pause)
 }
 
@@ -131,7 +132,8 @@ type failureHistory struct {
 func (w *failureHistory) see(now time.Time, s snapshot) *failureHistory {
 	var newest *corev1.Pod
 	for _, p := range s.Pods {
-		if p.Status.Phase == corev1.PodFailed && metav1.IsControlledBy(p, s.Set) && (newest == nil || byCreation(newest, p) < 0) {
+		if p.Status.Phase == corev1.PodFailed && metav1.IsControlledBy(p, s.Set) &&
+			(newest == nil || byCreation(newest, p) < 0) {
 			newest = p
 		}
 	}

@@ -34,7 +34,8 @@ type Config struct {
 func podFields() informers.PodFields {
 	return informers.PodFields{
 		Paths: []string{
-			"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
+			"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase",
+			"status.conditions",
 			"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
 			"status.containerStatuses.name", "status.containerStatuses.restartCount",
 			"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
@@ -51,26 +52,29 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		return nil, err
 	}
 	sees := &caches{get: k.Get, siblings: k.Siblings, pods: pods, disabled: features{
-		PodFailureBackoff: !k.PodFailureBackoff, PodDeletionCost: !k.PodDeletionCost, TerminatingReplicas: !k.TerminatingReplicas,
+		PodFailureBackoff: !k.PodFailureBackoff, PodDeletionCost: !k.PodDeletionCost,
+		TerminatingReplicas: !k.TerminatingReplicas,
 	}}
 	owners := informers.Owners[*Set]{
 		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,
 		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
 	}
-	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale), reconcile.Controller[snapshot, owned, failureHistory]{
-		Name:      k.Name,
-		Workers:   k.Workers,
-		Explained: []string{k.Example.Kind.Kind},
-		Watches: []reconcile.Watch{
-			k.Watch,
-			pods.Watch(owners.Enqueues),
-		},
-		Observe:  sees.observe,
-		Remember: reconcile.Always[snapshot, owned, failureHistory], // a failed pod was seen, whatever becomes of the writes
-		Owner:    func(s snapshot) plan.Object { return s.Set.Object },
-		Plan:     planSet,
-		Report:   reportSet,
-		Applied:  k.Metrics.observeDeletions,
-		Live:     live,
-	}), nil
+	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale),
+		reconcile.Controller[snapshot, owned, failureHistory]{
+			Name:      k.Name,
+			Workers:   k.Workers,
+			Explained: []string{k.Example.Kind.Kind},
+			Watches: []reconcile.Watch{
+				k.Watch,
+				pods.Watch(owners.Enqueues),
+			},
+			Observe: sees.observe,
+			// a failed pod was seen, whatever becomes of the writes
+			Remember: reconcile.Always[snapshot, owned, failureHistory],
+			Owner:    func(s snapshot) plan.Object { return s.Set.Object },
+			Plan:     planSet,
+			Report:   reportSet,
+			Applied:  k.Metrics.observeDeletions,
+			Live:     live,
+		}), nil
 }

@@ -177,10 +177,13 @@ func unfit(set *Set, selector labels.Selector) error {
 
 // create makes pods of the template, as copies of one.
 func create(set *Set, n int) plan.Step {
-	return plan.Create{Object: newPod(set), Count: n, Selector: set.Spec.Selector, Why: "pods are missing", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
-	}}
+	return plan.Create{Object: newPod(set), Count: n, Selector: set.Spec.Selector, Why: "pods are missing",
+		Events: plan.Events{
+			Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate",
+				Message: "Created pod: {name}"},
+			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
+				Message: "Error creating: {error}"},
+		}}
 }
 
 // newPod is what the set's template makes (RS-27).

@@ -42,7 +42,8 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if unchanged(*s.Set.Status, status) {
 		return plan.Plan{Requeue: counts.Next, Progressing: moving(s.Set, counts)}
 	}
-	step := plan.Change{Old: s.Set.Object, New: s.Set.withStatus(status), Subresource: plan.Status, Why: "the status has changed"}
+	step := plan.Change{Old: s.Set.Object, New: s.Set.withStatus(status), Subresource: plan.Status,
+		Why: "the status has changed"}
 	news := !equality.Semantic.DeepEqual(s.Set.Status.Conditions, status.Conditions)
 	if news && failed.event != "" {
 		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}

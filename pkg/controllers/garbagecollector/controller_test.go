@@ -17,7 +17,8 @@ import (
 func TestGC1Names(t *testing.T) {
 	c := New(Options{})
 	got := []string{c.Name, c.Alias, c.Account}
-	if diff := cmp.Diff([]string{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"}, got); diff != "" || c.OffByDefault {
+	if diff := cmp.Diff([]string{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"}, got); diff != "" ||
+		c.OffByDefault {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -78,7 +79,8 @@ func TestDot(t *testing.T) {
 	if diff := cmp.Diff(want, part.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := all.String(); !strings.Contains(text, `"b" -> "never-seen"`) || !strings.Contains(text, `apps/v1 ReplicaSet shop/never-seen: unverified`) {
+	if text := all.String(); !strings.Contains(text, `"b" -> "never-seen"`) ||
+		!strings.Contains(text, `apps/v1 ReplicaSet shop/never-seen: unverified`) {
 		t.Error(text)
 	}
 }

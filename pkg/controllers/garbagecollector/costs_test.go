@@ -18,13 +18,14 @@ const much = 20_000
 func withReferences(name string, n int) *metav1.PartialObjectMetadata {
 	o := object(name)
 	for i := range n {
-		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: types.UID(fmt.Sprint("u", i))})
+		o.OwnerReferences = append(o.OwnerReferences,
+			metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: types.UID(fmt.Sprint("u", i))})
 	}
 	return o
 }
 
-// What one object costs grows with its size, whatever its references are: most cases take less than 50 ms, those of 20,000 events half a second.
-// Where costs grew with the square of the size, they took from half a minute to a quarter of an hour.
+// What one object costs grows with its size, whatever its references are: most cases take less than 50 ms, those of 20,000 events half
+// a second. Where costs grew with the square of the size, they took from half a minute to a quarter of an hour.
 func TestCostsAreLinear(t *testing.T) {
 	last := func(o *metav1.PartialObjectMetadata, change func(*metav1.OwnerReference)) *metav1.PartialObjectMetadata {
 		change(&o.OwnerReferences[len(o.OwnerReferences)-1])
@@ -117,7 +118,8 @@ func TestCostsAreLinear(t *testing.T) {
 					}
 				}
 			}},
-		{"an object of many references is orphaned, and loses those that dangle", func(w *world) { w.see(podKind, withReferences("d", much)) },
+		{"an object of many references is orphaned, and loses those that dangle",
+			func(w *world) { w.see(podKind, withReferences("d", much)) },
 			func(w *world) {
 				for i := range much / 2 {
 					w.see(podKind, object("a", func(o *metav1.PartialObjectMetadata) { o.UID = types.UID(fmt.Sprint("u", i)) }))

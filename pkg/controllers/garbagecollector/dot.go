@@ -80,7 +80,8 @@ func (s ownerState) String() string {
 // connected returns the uids that lead to or from the given ones; without any, all.
 func (g *graph) connected(uids []types.UID) []types.UID {
 	shown := map[types.UID]bool{}
-	next := slices.DeleteFunc(slices.Clone(uids), func(uid types.UID) bool { return g.nodes[uid] == nil && g.owners[uid] == nil })
+	next := slices.DeleteFunc(slices.Clone(uids),
+		func(uid types.UID) bool { return g.nodes[uid] == nil && g.owners[uid] == nil })
 	if len(uids) == 0 {
 		next = slices.AppendSeq(slices.Collect(maps.Keys(g.nodes)), maps.Keys(g.owners))
 	}

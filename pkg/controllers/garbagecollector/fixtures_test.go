@@ -28,7 +28,8 @@ type option func(*metav1.PartialObjectMetadata)
 
 // object returns metadata in the namespace shop, with version 1. Its uid is its name.
 func object(name string, options ...option) *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name),
+		ResourceVersion: "1"}}
 	for _, set := range options {
 		set(o)
 	}
@@ -154,7 +155,8 @@ func steps(all []plan.Step) (words []string) {
 			words = append(words,
 				fmt.Sprintf("delete %s@%s %s version=%t", o.GetName(), o.GetResourceVersion(), s.Propagation, s.CheckVersion))
 		case plan.Change:
-			words = append(words, fmt.Sprintf("%s finalizers=%v owners=%s", s.New.GetName(), s.New.GetFinalizers(), refs(s.New.GetOwnerReferences())))
+			words = append(words,
+				fmt.Sprintf("%s finalizers=%v owners=%s", s.New.GetName(), s.New.GetFinalizers(), refs(s.New.GetOwnerReferences())))
 		case plan.Each:
 			var each []string
 			for _, sequence := range s.Sequences {

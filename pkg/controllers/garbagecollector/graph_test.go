@@ -36,11 +36,13 @@ func TestGraph(t *testing.T) {
 					o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "set"}}
 				}))
 			}, "verify:other/set verify:shop/x"},
-		{"GC-53 one of a kind without namespaces once for all namespaces", func(w *world) { w.see(podKind, object("web", ownedBy(nodeKind, "node"))) },
+		{"GC-53 one of a kind without namespaces once for all namespaces",
+			func(w *world) { w.see(podKind, object("web", ownedBy(nodeKind, "node"))) },
 			func(w *world) { w.see(podKind, object("b", namespace("other"), ownedBy(nodeKind, "node"))) }, ""},
 		{"GC-22 if it is absent, those that name it are decided about, and no others",
 			func(w *world) {
-				w.see(podKind, object("web", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "set")), object("c", namespace("other"), ownedBy(setKind, "set")))
+				w.see(podKind, object("web", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "set")),
+					object("c", namespace("other"), ownedBy(setKind, "set")))
 			},
 			func(w *world) {
 				w.add(w.verified(statedOwner{"apps/v1", "ReplicaSet", "shop", "set", "set"}, notFound))

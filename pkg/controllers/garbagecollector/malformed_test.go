@@ -12,8 +12,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
-// Whatever the metadata of objects are, and whoever they name as owners, neither the graph nor a decision panics. An object is deleted only if it names
-// an owner and is not being deleted, and all is forgotten in the end.
+// Whatever the metadata of objects are, and whoever they name as owners, neither the graph nor a decision panics. An object is deleted
+// only if it names an owner and is not being deleted, and all is forgotten in the end.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
@@ -29,7 +29,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			}
 			for i := range o.OwnerReferences {
 				if rapid.Bool().Draw(t, "of a kind that is known") {
-					o.OwnerReferences[i] = ref(rapid.SampledFrom(kinds).Draw(t, "owner"), string(rapid.SampledFrom(uids).Draw(t, "owner's uid")))
+					o.OwnerReferences[i] = ref(rapid.SampledFrom(kinds).Draw(t, "owner"),
+						string(rapid.SampledFrom(uids).Draw(t, "owner's uid")))
 				}
 				if rapid.Bool().Draw(t, "blocks") {
 					yes := true

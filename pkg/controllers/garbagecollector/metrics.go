@@ -7,6 +7,7 @@ import "k8s.io/component-base/metrics"
 func newSyncErrors() *metrics.Counter {
 	return metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: "garbagecollector_controller", Name: "resources_sync_error_total", StabilityLevel: metrics.ALPHA,
-		Help: "Discoveries that found nothing, and changes of what is watched after which some resource was not listed in time.",
+		Help: "Discoveries that found nothing, and changes of what is watched after which some resource was not " +
+			"listed in time.",
 	})
 }

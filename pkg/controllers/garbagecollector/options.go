@@ -16,7 +16,8 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.enabled, "enable-garbage-collector", o.enabled,
 		"Delete objects whose owners are gone. It must agree with the flag of that name of kube-apiserver.")
-	fs.Int32Var(&o.Workers, "concurrent-gc-syncs", o.Workers, "Objects that the garbage collector deletes at the same time.")
+	fs.Int32Var(&o.Workers, "concurrent-gc-syncs", o.Workers,
+		"Objects that the garbage collector deletes at the same time.")
 }
 
 // Validate implements manager.Flags.

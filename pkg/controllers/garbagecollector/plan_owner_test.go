@@ -45,7 +45,8 @@ func TestOwnersThatAreNotReadAreNotForgotten(t *testing.T) {
 		b.mu.Lock()
 		k := b.term.readsOf(c)
 		b.mu.Unlock()
-		if err := b.noteOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil || len(k.turns) != 0 {
+		if err := b.noteOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil ||
+			len(k.turns) != 0 {
 			t.Errorf("it waits: %v, %v", k.turns, err)
 		}
 	})

@@ -198,7 +198,8 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.see(setKind, object("web", deleted("x", orphan, foreground)))
 				w.see(podKind, object("a", blocking(setKind, "web", "other")), object("b", ownedBy(setKind, "web")))
-			}, []string{"a finalizers=[] owners=[other!]", "b finalizers=[] owners=[]", "web finalizers=[x foregroundDeletion] owners=[]"}, nil, "orphaned"},
+			}, []string{"a finalizers=[] owners=[other!]", "b finalizers=[] owners=[]", "web finalizers=[x foregroundDeletion] owners=[]"},
+			nil, "orphaned"},
 		{"GC-47 one without dependents is released", "orphan:web",
 			func(w *world) { w.see(setKind, object("web", deleted(orphan))) }, []string{"web finalizers=[] owners=[]"}, nil, ""},
 		{"GC-15 not before all kinds were listed", "orphan:web",
@@ -263,8 +264,8 @@ func TestDeletionIsRepeatedWithANewerVersion(t *testing.T) {
 	}
 }
 
-// What is due waits for proof that owners are gone, if some is missing. What is being deleted already does not, nor what there is nothing to do
-// about.
+// What is due waits for proof that owners are gone, if some is missing. What is being deleted already does not, nor what there is
+// nothing to do about.
 func TestPlansAreHeld(t *testing.T) {
 	w := newWorld()
 	w.see(podKind, object("web", ownedBy(setKind, "set")), object("idle"))
@@ -286,8 +287,8 @@ func TestPlansAreHeld(t *testing.T) {
 	}
 }
 
-// GC-30: what the server does not have any more, by its answer to a write, is read live before anything else, in the resource in which it was
-// seen.
+// GC-30: what the server does not have any more, by its answer to a write, is read live before anything else, in the resource in which
+// it was seen.
 func TestAbsentObjectsAreRead(t *testing.T) {
 	w := newWorld()
 	w.see(podKind, object("web", deleted(orphan)))

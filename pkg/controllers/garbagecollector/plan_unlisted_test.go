@@ -20,7 +20,8 @@ func TestPlanUnlisted(t *testing.T) {
 	}{
 		{"none is left", unlistedSnapshot{known: true}, 0, 0, 0},
 		{"nothing depends on them", unlistedSnapshot{asking: []*node{a, b}, known: true}, 2, 0, askAfter},
-		{"something depends on one", unlistedSnapshot{asking: []*node{a, b}, known: true, owners: sets.New[types.UID]("b", "c")}, 1, 1, askAgain},
+		{"something depends on one", unlistedSnapshot{asking: []*node{a, b}, known: true, owners: sets.New[types.UID]("b", "c")}, 1, 1,
+			askAgain},
 		{"that is not known", unlistedSnapshot{asking: []*node{a, b}}, 0, 2, askAgain},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -169,7 +169,8 @@ func (m *model) userDeletes() {
 	if s == nil || s.DeletionTimestamp != nil {
 		return
 	}
-	policy := rapid.SampledFrom([]metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}).Draw(m.T, "policy")
+	policy := rapid.SampledFrom([]metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
+		metav1.DeletePropagationOrphan}).Draw(m.T, "policy")
 	if policy == metav1.DeletePropagationForeground && m.waits() {
 		return // two that users delete in the foreground may wait for one another
 	}
@@ -177,7 +178,9 @@ func (m *model) userDeletes() {
 		known := m.w.find(d.kind, d.PartialObjectMetadata)
 		right := func(r metav1.OwnerReference) bool { return m.owner(d, r) == s }
 		twins := func(r metav1.OwnerReference) bool { return r.UID == s.UID && r.Kind != s.kind.Kind }
-		if known != nil && d != s && slices.ContainsFunc(known.owners, right) && slices.ContainsFunc(d.OwnerReferences, right) && !slices.ContainsFunc(d.OwnerReferences, twins) { // references are removed by uid
+		// references are removed by uid
+		if known != nil && d != s && slices.ContainsFunc(known.owners, right) && slices.ContainsFunc(d.OwnerReferences, right) &&
+			!slices.ContainsFunc(d.OwnerReferences, twins) {
 			if policy == metav1.DeletePropagationOrphan {
 				m.orphaned[s.id()] = append(m.orphaned[s.id()], d.id())
 			} else if policy == metav1.DeletePropagationForeground {
@@ -376,7 +379,8 @@ func (m *model) collectorChanges(step plan.Change) bool {
 	}
 	after := &stored{s.kind, s.DeepCopy()}
 	named, left := uidsOf(step.Old.GetOwnerReferences(), nil), uidsOf(step.New.GetOwnerReferences(), nil)
-	after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(r metav1.OwnerReference) bool { return named[r.UID] && !left[r.UID] })
+	after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences,
+		func(r metav1.OwnerReference) bool { return named[r.UID] && !left[r.UID] })
 	for i, r := range after.OwnerReferences {
 		for _, changed := range step.New.GetOwnerReferences() {
 			if changed.UID == r.UID {
@@ -397,7 +401,8 @@ func (m *model) collectorChanges(step plan.Change) bool {
 
 func (m *model) checkNobodyBlocks(s *stored) {
 	for _, dependent := range m.blocked[s.id()] {
-		if d := m.objects[dependent]; d != nil && slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return m.owner(d, r) == s && blocks(r) }) {
+		if d := m.objects[dependent]; d != nil &&
+			slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return m.owner(d, r) == s && blocks(r) }) {
 			m.Fatalf("%s goes before %s, which blocks it", s.Name, d.Name)
 		}
 	}
@@ -429,7 +434,8 @@ func (m *model) lost() (all []string) {
 			orphaned = orphaned && m.owner(s, r) == nil
 		}
 		if orphaned || s.DeletionTimestamp != nil && !m.held(s, nil) {
-			all = append(all, fmt.Sprintf("%s %v %s deleting=%t", s.Name, s.Finalizers, refs(s.OwnerReferences), s.DeletionTimestamp != nil))
+			all = append(all,
+				fmt.Sprintf("%s %v %s deleting=%t", s.Name, s.Finalizers, refs(s.OwnerReferences), s.DeletionTimestamp != nil))
 		}
 	}
 	slices.Sort(all)
@@ -464,9 +470,10 @@ func (m *model) held(s *stored, by []string) bool {
 	return false
 }
 
-// Whatever users do, whichever other objects have the same uids, and however late watches and writes are: nothing is deleted that has an owner which neither waits for it nor
-// waited when that was decided, nothing twice or in another version, orphans stay, owners that are deleted in the foreground go after the dependents that block them; and
-// in the end all is gone that is to go. (GC-9, GC-27, GC-35, GC-39, GC-53)
+// Whatever users do, whichever other objects have the same uids, and however late watches and writes are: nothing is deleted that has
+// an owner which neither waits for it nor waited when that was decided, nothing twice or in another version, orphans stay, owners that
+// are deleted in the foreground go after the dependents that block them; and in the end all is gone that is to go. (GC-9, GC-27, GC-35,
+// GC-39, GC-53)
 func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)

@@ -7,6 +7,7 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Group: "*", Name: "*"}},
 		Own: append(rbac.Events(),
-			rbac.Rule{Group: "*", Resource: "*", Verbs: []string{"get", "patch", "delete"}, For: "owners, owner references and finalizers, objects without an owner"}),
+			rbac.Rule{Group: "*", Resource: "*", Verbs: []string{"get", "patch", "delete"},
+				For: "owners, owner references and finalizers, objects without an owner"}),
 	}
 }

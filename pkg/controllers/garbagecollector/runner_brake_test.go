@@ -134,7 +134,8 @@ func TestOrdinaryWorkIsNotHeld(t *testing.T) {
 		}, 1000, true},
 		{"owners that are gone are custom resources, served by the API server", served, othersExist, 1000, false},
 		{"owners that are gone are custom resources, aggregated", aggregated, othersExist, 1000, false},
-		{"a role that may not read who serves a group", aggregated, fails(apierrors.NewForbidden(schema.GroupResource{}, registration, nil)), 1000, false},
+		{"a role that may not read who serves a group", aggregated,
+			fails(apierrors.NewForbidden(schema.GroupResource{}, registration, nil)), 1000, false},
 		{"a server that does not aggregate", "", fails(notAggregating), 1000, false},
 		{"four dependents are few", aggregated, dependents(4), 4, true},
 		{"half of them are not more than half", aggregated, func(b *bench, _ *widgetAPI) {
@@ -233,10 +234,12 @@ func TestEmptyListOfABrokenAPI(t *testing.T) {
 				time.Sleep(50 * time.Minute)
 				b.unwritten()
 				held, _ := b.brake.Events(time.Now())
-				if len(held) != 1 || held[0].What != "the dependents of Widget.example.com" || !strings.Contains(held[0].Why, "no object at all") {
+				if len(held) != 1 || held[0].What != "the dependents of Widget.example.com" ||
+					!strings.Contains(held[0].Why, "no object at all") {
 					b.Errorf("the brake says: %v", held)
 				}
-				if rec, _ := b.records.Get(plan.Key{Namespace: "shop", Name: "ConfigMap:dependent-7"}); !strings.Contains(rec.Why, "waits: its owner has not been found") {
+				if rec, _ := b.records.Get(plan.Key{Namespace: "shop", Name: "ConfigMap:dependent-7"}); !strings.Contains(rec.Why,
+					"waits: its owner has not been found") {
 					b.Errorf("explained: %+v", rec)
 				}
 				c.then(b, api)
@@ -307,7 +310,8 @@ func TestWhatThePreviousLeaderHeld(t *testing.T) {
 
 // An API that is not well, or whose registration is gone, proves nothing.
 func TestUnwellAPI(t *testing.T) {
-	for name, registered := range map[string]string{"it is not available": unavailable, "it says nonsense": "no JSON", "it is not registered": ""} {
+	for name, registered := range map[string]string{"it is not available": unavailable, "it says nonsense": "no JSON",
+		"it is not registered": ""} {
 		t.Run(name, func(t *testing.T) {
 			runWidgets(t, registered, func(b *bench, api *widgetAPI) {
 				b.seeWidgetDependents(0, 100)

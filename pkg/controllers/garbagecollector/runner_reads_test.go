@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Many owners of a kind are read one after the other, without a pause. When nobody answers for a kind, owners of others are read all the same.
+// Many owners of a kind are read one after the other, without a pause. When nobody answers for a kind, owners of others are read all
+// the same.
 func TestReadsWaitForThoseOfTheirKind(t *testing.T) {
 	run(t, func(b *bench) {
 		b.server.hanging = "Secret"
 		for i := range 1000 {
-			b.see(b.putOwned(fmt.Sprint("hanging-", i), secretKind, fmt.Sprint("secret-", i)), b.put(fmt.Sprint("dependent-", i), fmt.Sprint("absent-", i)))
+			b.see(b.putOwned(fmt.Sprint("hanging-", i), secretKind, fmt.Sprint("secret-", i)),
+				b.put(fmt.Sprint("dependent-", i), fmt.Sprint("absent-", i)))
 		}
 		time.Sleep(time.Second)
 		if n, reads := b.deletions(), len(b.server.live()); n != 1000 || reads != 1002 {

@@ -133,7 +133,8 @@ func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
-		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4, brake: brake.New(brake.Budget{})}
+		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4,
+			brake: brake.New(brake.Budget{})}
 		b.shared = reconcile.Shared{Mapper: builtIns{}, Tracker: freshness.NewTracker()}
 		b.access = reconcile.Access{Client: b.server}
 		b.asks(hangs{})
@@ -204,7 +205,8 @@ func TestGC62OneRequestForEachDependent(t *testing.T) {
 			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.live())
 		}
 		for _, w := range b.server.Writes() {
-			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
+			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil ||
+				*w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
 				b.Fatalf("%+v", w.DeleteOptions)
 			}
 		}
@@ -248,10 +250,12 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 
 // GC-9, GC-34: an owner about which the server says nothing keeps its dependents, whatever the server says instead.
 func TestFailingReadsDeleteNothing(t *testing.T) {
-	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0, true)
+	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0,
+		true)
 	for name, err := range map[string]error{
-		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
-		"time-out": context.DeadlineExceeded,
+		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"),
+		"forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
+		"time-out":  context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bench) {
@@ -323,7 +327,8 @@ func TestDiscover(t *testing.T) {
 		failed := errors.New("some groups fail")
 		return []client.Mapping{
 			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
-			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events",
+				Namespaced: true},
 			{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
 			{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "events", Namespaced: true},
 		}, failed
@@ -334,7 +339,8 @@ func TestDiscover(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || err == nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if !r.term.graph.clusterScoped[nodeKind.GroupKind()] || r.term.graph.clusterScoped[widgetKind.GroupKind()] || *r.term.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
+	if !r.term.graph.clusterScoped[nodeKind.GroupKind()] || r.term.graph.clusterScoped[widgetKind.GroupKind()] ||
+		*r.term.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
 		t.Errorf("%v %v", r.term.graph.clusterScoped, r.term.kinds)
 	}
 }
@@ -464,14 +470,16 @@ func (s broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.HasSuffix(r.URL.Path, "/namespaces/shop/secrets") && s.inShop != nil:
 		answer = metadataList(s.inShop)
 	case strings.HasSuffix(r.URL.Path, "/secrets"):
-		code, answer = http.StatusInternalServerError, metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook failed"}
+		code, answer = http.StatusInternalServerError,
+			metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook failed"}
 	}
 	return inJSON(code, answer)
 }
 
 func inJSON(code int, answer any) (*http.Response, error) {
 	body, err := json.Marshal(answer)
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
 // metadataList is the answer to a list of metadata.
@@ -574,7 +582,8 @@ func TestResourceThatVanishes(t *testing.T) {
 			owner := b.put(finalizer)
 			owner.DeletionTimestamp, owner.Finalizers = ptr.To(metav1.Now()), []string{finalizer}
 			dependent := object("of-"+finalizer, deleted("example.com/hold"))
-			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}}
+			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID,
+				BlockOwnerDeletion: ptr.To(true)}}
 			b.mu.Lock()
 			b.term.graph.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
 			b.mu.Unlock()
@@ -602,7 +611,8 @@ func TestResourceThatVanishes(t *testing.T) {
 		b.runner.term.enqueue(b.term.graph.nodes[foreground], 0)
 		b.mu.Unlock()
 		time.Sleep(time.Second)
-		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground}, slices.Sorted(slices.Values(b.server.Log()))); diff != "" {
+		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground},
+			slices.Sorted(slices.Values(b.server.Log()))); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"Secret secret"}, b.server.live()); diff != "" {
@@ -645,7 +655,8 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 		newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
 		b.mu.Lock()
 		b.mapper = builtIns{{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets", Namespaced: true}}
-		b.term.kinds[older], b.term.kinds[newer] = widgetKind, &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
+		b.term.kinds[older], b.term.kinds[newer] = widgetKind,
+			&resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
 		b.mu.Unlock()
 		known := func(name types.UID) bool {
 			b.mu.Lock()
@@ -749,7 +760,8 @@ func TestEventAboutAnOwnerThatCannotBeLookedUp(t *testing.T) {
 		if n := len(b.events.Events); n != 2 {
 			t.Fatalf("%d events", n)
 		}
-		want := "Warning OwnerRefUnresolvable ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] cannot be looked up, so the object stays: "
+		want := "Warning OwnerRefUnresolvable ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] cannot be looked up, so " +
+			"the object stays: "
 		if got := <-b.events.Events; !strings.HasPrefix(got, want) || !strings.Contains(got, "down") {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -16,11 +16,12 @@ import (
 // its dependents. What the lists of references and finalizers hold belongs to the graph, which replaces such a list and
 // never changes it.
 type snapshot struct {
-	node      *node                         // of which a decision reads nothing
-	resource  string                        // in which a watch has shown it
-	object    *metav1.PartialObjectMetadata // as a watch has shown it
-	live      *metav1.PartialObjectMetadata // as a live read has shown it, if the decision asks for one; nil if it is gone
-	absent    bool                          // the server has answered that there is no such object
+	node     *node                         // of which a decision reads nothing
+	resource string                        // in which a watch has shown it
+	object   *metav1.PartialObjectMetadata // as a watch has shown it
+	// as a live read has shown it, if the decision asks for one; nil if it is gone
+	live      *metav1.PartialObjectMetadata
+	absent    bool // the server has answered that there is no such object
 	deleting  bool
 	waiting   bool // for its dependents to be deleted
 	orphaning bool // waits for its dependents to be orphaned

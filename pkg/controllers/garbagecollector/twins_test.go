@@ -39,7 +39,8 @@ func TestTwoResourcesWithOneUID(t *testing.T) {
 			steps[step](w)
 			done[step] = true
 			for c := range w.statedOwnersOf("set") { // the server answers at once
-				there := c.kind == "ReplicaSet" && done["+set"] && !done["-set"] || c.kind == "Mirror" && done["+mirror"] && !done["-mirror"]
+				there := c.kind == "ReplicaSet" && done["+set"] && !done["-set"] ||
+					c.kind == "Mirror" && done["+mirror"] && !done["-mirror"]
 				w.add(w.verified(c, map[bool]ownerState{true: present, false: notFound}[there]))
 			}
 			for name, owner := range map[string]string{"of-set": "set", "of-mirror": "mirror"} {
