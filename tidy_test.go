@@ -544,7 +544,6 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		"pkg/controllers/garbagecollector/runner.go":                 "when this process has tried to delete an object",
 		"pkg/controllers/garbagecollector/controller.go":             "since when the brake holds",
 		"pkg/controllers/garbagecollector/term.go":                   "when this process has seen that an object is gone",
-		"pkg/controllers/garbagecollector/runner_pool.go":            "for people",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
 		"pkg/controllers/attachdetach/observe_lookups.go":            "when this process has seen that a driver is absent",
 		"pkg/controllers/attachdetach/observe_absent.go":             "when this process has seen that a driver is absent",

@@ -206,6 +206,8 @@ type Observed[M, C any] struct {
 	Changes []C
 	Missed  bool // there were more changes than are kept
 	Failure error
+	// Failures counts those in a row.
+	Failures int
 }
 
 // Observed returns what the key's next Observe gets.
@@ -217,7 +219,7 @@ func (k *States[K, M, C]) Observed(s *State[M, C]) Observed[M, C] {
 }
 
 func (s *State[M, C]) observed() Observed[M, C] {
-	return Observed[M, C]{s.memory, s.subject, s.changes.list(), s.changes.lost > 0, s.failure}
+	return Observed[M, C]{s.memory, s.subject, s.changes.list(), s.changes.lost > 0, s.failure, s.failures}
 }
 
 // Peek returns the same for a key that somebody asks about.

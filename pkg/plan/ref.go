@@ -9,6 +9,7 @@ type Ref struct {
 	All             bool   // all objects of the kind, in the namespace if there is one; there is no name then
 	Fields          string // with All, a field selector: only those
 	Metadata        bool   // metadata is enough
+	Resource        string // of the kind, where several resources have it; empty for the one that discovery names
 	// Shared: a read will do that began up to a second ago, for whichever key of the controller. It is for what is read
 	// for many keys at once, such as the node of many pods. Without it, the read begins after the plan has asked, so it
 	// shows all that the caches have shown.

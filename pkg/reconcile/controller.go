@@ -12,6 +12,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
@@ -72,6 +73,12 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Aliases are other names by which people ask for a key, see Explained, each with what they are told then. Observe
 	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
 	Aliases func(s S, d D) map[plan.Key]string
+	// Recorded says by which name a reconcile is recorded for /debug/explain, and whether it is. Of very many keys only
+	// those that fail or wait are worth the memory. What is not recorded drops the records of its name. Nil: each
+	// reconcile is recorded, by its KeyName.
+	Recorded func(key K, rec *explain.Record) (name plan.Key, ok bool)
+	// SharedRecords are those of controllers whose keys are parts of one another; nil: it has its own.
+	SharedRecords *explain.Records
 
 	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
 	// Nil stands for a memory that is about more than one object.
@@ -84,7 +91,8 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says
 	// Unowned; nil if there is none.
 	Owner func(S) plan.Object
-	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack.
+	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack. Without
+	// Watches there are none, so that no key cools down, and what is stale is retried with backoff.
 	SkipVerification bool
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a previous
 	// leader, or one of our own that was not answered. It may be nil.
@@ -102,6 +110,10 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time
 	// (PGC-3), or after a minute if that is shorter.
 	Period time.Duration
+	// Lasting is how many failures in a row are more than a key that comes a moment too early. Only then the log
+	// tells of them, once, and later ones make events about writes that are refused. Zero: the log tells at once,
+	// and again after twice as many; events follow after 15 seconds.
+	Lasting int
 }
 
 // PlanOnly is the Plan of a controller without a decision.
@@ -161,6 +173,8 @@ type TypedRequest[K comparable, M any] struct {
 	Missed bool
 	// Failure is how the last reconcile of the key has failed; nil if it has not. That a cache lags is no failure.
 	Failure error
+	// Failures is how many reconciles of the key in a row have failed.
+	Failures int
 }
 
 // Observation is what Observe returns.

@@ -25,7 +25,20 @@ func (r *TypedRunner[K, S, D, M]) Records() []*explain.Records {
 func (r *TypedRunner[K, S, D, M]) request(key K, now time.Time, of keystate.Observed[M, Change]) TypedRequest[K, M] {
 	return TypedRequest[K, M]{
 		Key: key, Now: now, Reader: r.reader,
-		Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure,
+		Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure, Failures: of.Failures,
+	}
+}
+
+// keepRecord keeps the record of a reconcile, if it is to be kept.
+func (r *run[K, S, D, M]) keepRecord() {
+	name, ok := r.name, !r.gone
+	if r.runner.Recorded != nil && ok {
+		name, ok = r.runner.Recorded(r.key, &r.record)
+	}
+	if ok {
+		r.runner.explained.Put(name, r.record)
+	} else {
+		r.runner.explained.Forget(name)
 	}
 }
 

@@ -132,9 +132,11 @@ func (r *TypedRunner[K, S, D, M]) readLive(ctx context.Context, ref plan.Ref) (f
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	m, err := r.shared.Mapper.Mapping(ctx, ref.Kind)
-	if err != nil {
-		return nil, err
+	m := client.Mapping{GroupVersionKind: ref.Kind, Resource: ref.Resource, Namespaced: ref.Namespace != ""}
+	if ref.Resource == "" {
+		if m, err = r.shared.Mapper.Mapping(ctx, ref.Kind); err != nil {
+			return nil, err
+		}
 	}
 	found, err = client.Read(ctx, r.reader, m, ref)
 	if ref.All || !apierrors.IsForbidden(err) || r.shared.Verifier == nil || !r.watches(ref.Kind) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
@@ -47,6 +49,9 @@ type run[K comparable, S, D, M any] struct {
 // tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has
 // none that does.
 const tellAfter = 15 * time.Second
+
+// undone says why a plan is made again that was carried out, see [executor.Writing.LeftOut].
+const undone = "looks again, as an admission webhook or another writer may have undone a change"
 
 // vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of
 // something has led to that before. An object that is deleted while a watch is interrupted is in no list, and no
@@ -151,7 +156,11 @@ func (r *run[K, S, D, M]) plan(s S) (D, plan.Plan) {
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what
 // became of both.
 func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
-	writing := r.runner.executor.Begin(ctx, r.runner.ownerOf(s), &r.state.Barrier)
+	barrier := &r.state.Barrier
+	if !r.runner.cached() {
+		barrier = &freshness.Barrier{}
+	}
+	writing := r.runner.executor.Begin(ctx, r.runner.ownerOf(s), barrier)
 	if r.runner.Sign != nil {
 		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.runner.Sign(r.record.Time, c) }
 	}
@@ -202,7 +211,7 @@ func (r *run[K, S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 func (r *run[K, S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
 	for _, result := range did.Results {
-		if !executor.Answered(result.Err) {
+		if !executor.Answered(result.Err) && r.runner.cached() {
 			r.runner.keys.Unanswered(r.state)
 			return
 		}
@@ -231,6 +240,9 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	case err == nil:
 		r.state.Early = false
 		r.lookAgain()
+		if r.left > 0 {
+			rec.Why = strings.TrimPrefix(rec.Why+"; "+undone, "; ")
+		}
 		r.next = plan.Sooner(r.next, r.left)
 		if rec.Waiting == "" { // to wait is no success
 			r.runner.keys.Succeeded(r.state, rec.Wrote > 0, r.next)
@@ -238,7 +250,7 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 		if r.next > 0 {
 			r.runner.enqueueAfter(r.key, r.next)
 		}
-	case executor.Silent(err):
+	case executor.Silent(err) && r.runner.cached():
 		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
 		r.next = time.Second
 		r.runner.enqueueAfter(r.key, r.next)
@@ -246,11 +258,12 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	default:
 		r.retry(logger, err)
 	}
+	if !r.runner.cached() {
+		r.cost = 0 // a cooldown is for keys that are enqueued by what many objects show
+	}
 	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
-	if !r.gone {
-		r.runner.explained.Put(r.name, *rec)
-	}
+	r.keepRecord()
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 }
 
@@ -272,8 +285,12 @@ func (r *run[K, S, D, M]) lookAgain() {
 func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.runner.access.Hooks.retry()
-	rec.Error, rec.Retries = err.Error(), r.runner.keys.Failed(r.state, err)
-	if r.tell != nil && r.runner.keys.FailingFor(r.state) >= tellAfter {
+	rec.Retries = r.runner.keys.Failed(r.state, err)
+	if !executor.Silent(err) {
+		rec.Error = err.Error()
+	}
+	line, event := r.lasts(rec.Retries)
+	if r.tell != nil && event {
 		r.tell()
 	}
 	// When the plan wanted to be made again does not count: it would be carried out no better then.
@@ -290,9 +307,18 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 		r.next = r.due
 	}
 	r.runner.enqueueAfter(r.key, r.next)
-	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
+	if line && !executor.Silent(err) {
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", r.next.String(), "err", err.Error())
 	}
+}
+
+// lasts reports whether the log tells of so many failures in a row, and whether an event does.
+func (r *run[K, S, D, M]) lasts(failures int) (line, event bool) {
+	if lasting := r.runner.Lasting; lasting > 0 {
+		return failures == lasting, failures > lasting
+	}
+	// 1, 2, 4, 8, ...: a failure that lasts does not flood the log
+	return failures&(failures-1) == 0, r.runner.keys.FailingFor(r.state) >= tellAfter
 }
 
 // forget drops all that is remembered of a key whose object is gone.
@@ -301,7 +327,6 @@ func (r *run[K, S, D, M]) forget(wasUnverified bool) {
 	r.hold(plan.Hold{Ended: plan.NothingLeft})
 	r.tellAliases(nil)
 	r.runner.keys.Forget(r.state, wasUnverified)
-	r.runner.explained.Forget(r.name)
 }
 
 // observeKey observes a key of which so much is remembered. If that is about an earlier object of the name, it is

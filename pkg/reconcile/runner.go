@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
@@ -44,7 +45,9 @@ type TypedRunner[K comparable, S, D, M any] struct {
 func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runner[S, D, M] {
 	c.KeyName = func(key plan.Key) plan.Key { return key }
 	r := NewTyped(shared, access, c)
-	r.explained = explain.NewRecords(r.detail)
+	if c.SharedRecords == nil {
+		r.explained = explain.NewRecords(r.detail)
+	}
 	return r
 }
 
@@ -70,7 +73,9 @@ func NewTyped[K comparable, S, D, M any](
 		keys:            keystate.New[K, M, Change](),
 		reads:           &liveReads{},
 	}
-	r.explained = explain.NewRecords(nil)
+	if r.explained = c.SharedRecords; r.explained == nil {
+		r.explained = explain.NewRecords(nil)
+	}
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method,
 		MayGet:  access.MayGet,
@@ -137,6 +142,26 @@ func (r *TypedRunner[K, S, D, M]) end() {
 	r.holds.end()
 	r.keys = keystate.New[K, M, Change]()
 }
+
+// Enqueue has a key reconciled after some time, for a reason that no watch and no Source tells of. Keys of one owner,
+// which may be empty, take turns with others of their namespace. From when Source is called until Run returns it may be
+// called at any time; otherwise nothing happens.
+func (r *TypedRunner[K, S, D, M]) Enqueue(key K, owner types.UID, after time.Duration) {
+	r.mu.Lock()
+	keys, to := r.keys, r.queue
+	r.mu.Unlock()
+	switch {
+	case to == nil:
+	case after > 0:
+		to.AddAfter(key, after)
+	default:
+		to.AddWithPriority(key, keys.Priority(key, queue.Changed, owner))
+	}
+}
+
+// cached reports whether the controller has caches, which may lag. Without them, a key has nothing to wait for, and
+// nothing is remembered of one that is done.
+func (r *TypedRunner[K, S, D, M]) cached() bool { return len(r.Watches) > 0 || !r.SkipVerification }
 
 func (r *TypedRunner[K, S, D, M]) namespaceOf(key K) string { return r.KeyName(key).Namespace }
 

@@ -150,12 +150,12 @@ func TestHealthNeedsNoGraph(t *testing.T) {
 	run(t, func(b *bench) {
 		sub := b.metadata.Subscribe(b.runner)
 		defer sub.Close()
-		b.health.begin(sub, b.term.remove, b.term.orphan)
+		b.health.begin(sub, b.term.parts())
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		answered := make(chan string)
 		go func() { answered <- fmt.Sprint(len(b.Statuses()), b.Unlisted(), len(b.Records())) }()
-		if got := <-answered; got != "2 [] 1" {
+		if got := <-answered; got != "5 [] 1" {
 			t.Errorf("answered %s", got)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/lru"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not
@@ -79,6 +81,7 @@ type node struct {
 	byUID           map[types.UID][]int     // where in owners a uid is; nil unless there are many
 	finalizers      []string
 	deleting        bool
+	absent          bool     // the server has answered to a write that there is no such object
 	attempt         *attempt // the last deletion that was tried; nil if none was, or it has failed
 	twin            *node    // the next object with the same uid; nearly always nil
 }
@@ -107,6 +110,17 @@ func (n *node) waiting() bool {
 // (GC-25).
 func (n *node) orphaning() bool {
 	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerOrphanDependents)
+}
+
+// key names the object, for people. It reads nothing that may change.
+func (n *node) key() plan.Key { return plan.Key{Namespace: n.namespace, Name: n.name} }
+
+// firstOwner returns the owner whose dependents take turns with those of others.
+func (n *node) firstOwner() types.UID {
+	if len(n.owners) == 0 {
+		return ""
+	}
+	return n.owners[0].UID
 }
 
 // object returns what is known of the object. Its lists belong to the graph.

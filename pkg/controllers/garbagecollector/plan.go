@@ -24,15 +24,40 @@ type attempt struct {
 // decision says what is to be done about one object.
 type decision struct {
 	plan.Plan
-	enqueue []*node // to be decided about as well
-	read    bool    // read the object live first: the watch does not show what became of its deletion
-	deletes bool    // the plan deletes the object
-	ask     bool    // ask the server for dependents of kinds that have not been listed
+	enqueue []*node  // to be decided about as well
+	read    bool     // asks for a live read of the object: the watch does not show what became of it
+	deletes bool     // the plan deletes the object
+	attempt *attempt // the deletion, if the plan deletes the object
+	due     bool     // something is written unless proof is missing that owners are gone
+	held    bool     // that is missing
+	ask     bool     // ask the server for dependents of kinds that have not been listed
+}
+
+// planObject decides about one object of the delete queue. What it would write may have to wait for proof.
+func planObject(now time.Time, s snapshot) (decision, plan.Plan) {
+	d := decide(now, s)
+	due := !d.Empty() && !s.deleting
+	if due && s.held != "" {
+		d = because("waits: %s", s.held)
+		d.held, d.Requeue = true, s.again
+	}
+	if d.due = due; d.deletes {
+		d.attempt = &attempt{s.object.ResourceVersion, now}
+	}
+	return d, d.Plan
+}
+
+// planOrphan decides about one object of the orphan queue.
+func planOrphan(_ time.Time, s snapshot) (decision, plan.Plan) {
+	d := decideOrphan(s)
+	return d, d.Plan
 }
 
 // decide decides about one object of the delete queue (GC-28 to GC-46).
 func decide(now time.Time, s snapshot) decision {
 	switch {
+	case s.absent:
+		return readFirst(s)
 	case s.waiting && !s.orphaning:
 		return decideForeground(s)
 	case s.deleting:
@@ -53,7 +78,7 @@ func decide(now time.Time, s snapshot) decision {
 	case len(by[ownerWaits]) > 0 && !s.listed:
 		return unlisted()
 	case s.attempt != nil && s.attempt.version == s.object.ResourceVersion:
-		return attempted(now, s.attempt)
+		return attempted(now, s)
 	case len(by[ownerWaits]) > 0 && s.dependents:
 		return deleteInForeground(s)
 	}
@@ -80,11 +105,18 @@ func keep(o *metav1.PartialObjectMetadata, existing []metav1.OwnerReference) dec
 
 // attempted waits for the watch to show what became of a deletion, in which a stale version may have been named
 // (GC-40).
-func attempted(now time.Time, last *attempt) decision {
+func attempted(now time.Time, s snapshot) decision {
 	d := because("waits until the watch shows what became of its deletion")
-	if d.Requeue = attemptLasts - now.Sub(last.at); d.Requeue <= 0 {
-		d.Requeue, d.read = 0, true
+	if d.Requeue = attemptLasts - now.Sub(s.attempt.at); d.Requeue <= 0 {
+		return readFirst(s)
 	}
+	return d
+}
+
+// readFirst has an object read live, from the resource in which it was seen (GC-30, GC-40).
+func readFirst(s snapshot) decision {
+	d := because("reads it live, as no watch shows what became of it")
+	d.read, d.Proof = true, []plan.Ref{s.ref()}
 	return d
 }
 
@@ -147,7 +179,10 @@ func decideForeground(s snapshot) decision {
 
 // decideOrphan takes the references to an object off its dependents, and then releases it (GC-47, GC-48).
 func decideOrphan(s snapshot) decision {
-	if !s.orphaning {
+	switch {
+	case s.absent:
+		return readFirst(s)
+	case !s.orphaning:
 		return decision{}
 	}
 	if !s.complete {

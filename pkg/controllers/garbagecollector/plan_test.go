@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 func TestDecide(t *testing.T) {
@@ -257,5 +261,43 @@ func TestDeletionIsRepeatedWithANewerVersion(t *testing.T) {
 	w.see(podKind, object("web", blocking(setKind, "set"), ownedBy(widgetKind, "new"), version("3")))
 	if d := w.decide(now, n); !d.Empty() { // GC-39
 		t.Errorf("an owner was added: %+v", steps(d.Steps))
+	}
+}
+
+// What is due waits for proof that owners are gone, if some is missing. What is being deleted already does not, nor what there is
+// nothing to do about.
+func TestPlansAreHeld(t *testing.T) {
+	w := newWorld()
+	w.see(podKind, object("web", ownedBy(setKind, "set")), object("idle"))
+	w.see(setKind, object("waits", deleted(foreground)))
+	w.verify("set", notFound)
+	for name, want := range map[types.UID]decision{"web": {due: true, held: true}, "idle": {}, "waits": {}} {
+		s := w.snapshotOf(w.nodes[name])
+		if d, _ := planObject(now, s); d.held || d.due != want.due || (d.attempt != nil) != want.due {
+			t.Errorf("%s: %+v", name, d)
+		}
+		s.held, s.again = "nobody knows", time.Minute
+		d, p := planObject(now, s)
+		if d.due != want.due || d.held != want.held || d.attempt != nil || p.Empty() != (name != "waits") {
+			t.Errorf("%s is not held: %+v", name, d)
+		}
+		if d.held && (p.Why != "waits: nobody knows" || p.Requeue != time.Minute) {
+			t.Errorf("%s: planned %+v", name, p)
+		}
+	}
+}
+
+// GC-30: what the server does not have any more, by its answer to a write, is read live before anything else, in the resource in which
+// it was seen.
+func TestAbsentObjectsAreRead(t *testing.T) {
+	w := newWorld()
+	w.see(podKind, object("web", deleted(orphan)))
+	n := w.nodes["web"]
+	n.absent = true
+	want := []plan.Ref{{Kind: podKind.GroupVersionKind, Resource: "pods", Namespace: "shop", Name: "web", Metadata: true}}
+	for _, decide := range []func(time.Time, snapshot) (decision, plan.Plan){planObject, planOrphan} {
+		if d, p := decide(now, w.snapshotOf(n)); !d.read || !p.Empty() || !slices.Equal(p.Proof, want) {
+			t.Errorf("planned %+v", p)
+		}
 	}
 }

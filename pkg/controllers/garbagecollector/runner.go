@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -18,8 +17,6 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
-	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
@@ -39,10 +36,8 @@ type runner struct {
 	shared     reconcile.Shared
 	access     reconcile.Access
 	mapper     client.KindMapper
-	executor   *executor.Executor
 	events     record.EventRecorder
 	records    *explain.Records
-	hooks      reconcile.Hooks
 	resources  func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
 	metadata   *metadata.Informers
 	workers    int
@@ -53,46 +48,36 @@ type runner struct {
 
 	// mu guards the term. It is taken before the lock of health, and never while a method of a subscription that waits
 	// is called.
-	mu   sync.Mutex
-	term *term // nil before the first one
-}
-
-// item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
-type item struct {
-	node *node
-	statedOwner
+	mu       sync.Mutex
+	term     *term           // nil before the first one
+	starting *sync.WaitGroup // parts of the term that do not work yet
 }
 
 // Run implements manager.Runner.
 func (r *runner) Run(ctx context.Context) error {
-	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{ // GC-2: always empty
+	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[*node]{ // GC-2: always empty
 		Name: "garbage_collector_graph_changes",
 	})
 	defer changes.ShutDown()
 	r.begin()
 	defer r.records.Clear()
+	var working, following sync.WaitGroup
+	working.Go(func() { r.work(ctx) })
+	r.starting.Wait()
 	sub := r.metadata.Subscribe(r)
-	r.health.begin(sub, r.term.remove, r.term.orphan, r.term.verify, r.term.ask, r.term.proofs)
-	var all sync.WaitGroup
-	all.Go(func() {
+	r.health.begin(sub, r.term.parts())
+	following.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
 	})
-	r.work(ctx)
+	working.Wait()
 	sub.Close()
-	all.Wait()
-	r.health.begin(nil)
+	following.Wait()
+	r.health.begin(nil, nil)
 	return nil
 }
 
-// work runs the workers until ctx ends.
-func (r *runner) work(ctx context.Context) {
-	var all sync.WaitGroup
-	all.Go(func() { _ = r.term.proofs.Run(ctx) }) // it has no caches, of which one might not be usable
-	for _, p := range []*pool{r.term.remove, r.term.orphan, r.term.verify, r.term.ask} {
-		all.Go(func() { p.Run(ctx, r.workers) })
-	}
-	all.Wait()
-}
+// work runs the parts of a term until ctx ends. None fails: there are no caches, of which one might not be usable.
+func (r *runner) work(ctx context.Context) { _ = r.term.parts().Run(ctx) }
 
 // begin begins a term, in which nothing is known of an earlier one.
 func (r *runner) begin() {
@@ -101,7 +86,14 @@ func (r *runner) begin() {
 	if r.term != nil {
 		r.term.releaseHeld()
 	}
+	r.starting = &sync.WaitGroup{}
 	r.term = r.newTerm()
+}
+
+// begun is the Source of a part of a term: watches enqueue nothing before all parts work.
+func begun[K comparable](starting *sync.WaitGroup) func(context.Context, func(K)) {
+	starting.Add(1)
+	return func(context.Context, func(K)) { starting.Done() }
 }
 
 // Records returns what is remembered for /debug/explain.
@@ -230,102 +222,70 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 	}
 }
 
-// processItem decides about an object, and carries out the decision.
-func (r *runner) processItem(ctx context.Context, i item) (time.Duration, error) {
-	o, d := r.decideItem(i.node)
-	if o == nil {
-		return 0, nil
-	}
-	if d.read {
-		return 0, r.readItem(ctx, i.node)
-	}
-	err := r.apply(ctx, i.node, o, d)
-	if err != nil && d.deletes {
-		r.mu.Lock()
-		i.node.attempt = nil
-		r.mu.Unlock()
-	}
-	return d.Requeue, err
-}
-
-// decideItem returns an object as it was decided about; nil if it is gone.
-func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
-	s, ok := r.observeItem(n)
-	if !ok {
-		return nil, decision{}
-	}
-	now := time.Now()
-	return s.object, r.note(now, n, s, decide(now, s))
-}
-
-// observeItem copies what a decision about an object goes by. ok is false if the object is gone.
-func (r *runner) observeItem(n *node) (s snapshot, ok bool) {
+// observeObject copies what a decision about an object goes by.
+func (r *runner) observeObject(_ context.Context, req objectRequest) (o objectObservation, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.term.graph.has(n) {
-		return s, false
+	if !r.term.graph.has(req.Key) {
+		return o, nil
 	}
-	return r.term.graph.snapshotOf(n), true
+	s := r.term.graph.snapshotOf(req.Key)
+	if !s.deleting && len(s.owners[ownerAbsent]) > 0 {
+		s.missing = r.term.graph.missingKinds(req.Key)
+		s.held, s.again = r.term.waitsForProof(time.Now(), s.missing)
+	}
+	return objectObservation{Exists: true, Snapshot: s}, nil
 }
 
-// note notes what was decided about an object, unless the object is held, and returns what is carried out.
-func (r *runner) note(now time.Time, n *node, s snapshot, d decision) decision {
+// proveObject puts in what a live read has shown of an object.
+func proveObject(o objectObservation, proof reconcile.Proof) objectObservation {
+	o.Snapshot.live, _, _ = reconcile.Found[*metav1.PartialObjectMetadata](proof, o.Snapshot.ref())
+	return o
+}
+
+// noteDecision tells the term what was decided about an object. It fails if that is not so any more.
+func (r *runner) noteDecision(s snapshot, d decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.term.graph.has(n) {
-		return decision{}
+	if !r.term.graph.has(s.node) || d.due && r.term.holdAny(time.Now(), s) != d.held {
+		return plan.ErrStale
 	}
-	d = r.term.unlessHeld(now, n, d)
-	switch {
-	case d.read:
-		n.attempt = nil
-	case d.deletes:
-		n.attempt = &attempt{s.object.ResourceVersion, now}
+	if d.attempt != nil {
+		s.node.attempt = d.attempt
 	}
 	for _, other := range d.enqueue {
-		r.term.remove.add(item{node: other})
+		r.term.enqueue(other, 0)
 	}
-	r.term.askLater(n, d)
-	return d
+	r.term.askLater(s.node, d)
+	if d.read {
+		r.term.seenLive(s.node, s.live)
+	}
+	return nil
 }
 
-// processOrphan takes an owner off its dependents.
-func (r *runner) processOrphan(ctx context.Context, i item) (time.Duration, error) {
-	s, ok := r.observeItem(i.node)
-	if !ok {
-		return 0, nil
+// noteOutcome tells the term which writes have failed.
+func (r *runner) noteOutcome(_ context.Context, s snapshot, d decision, did, _ plan.Outcome) {
+	if did.Err == nil {
+		return
 	}
-	d := decideOrphan(s)
-	if d.ask {
-		r.mu.Lock()
-		r.term.askLater(i.node, d)
-		r.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.node.absent = client.IsAbsent(did.Err)
+	if d.deletes {
+		s.node.attempt = nil
 	}
-	return 0, r.apply(ctx, i.node, s.object, d)
 }
 
-// errUndone keeps an item in the queue until its change is made again.
-var errUndone = errors.New("an admission webhook or another writer undoes the change")
+// recorded says how people call an object, and whether a decision is worth a record: one that fails, or waits.
+func (r *runner) recorded(n *node, rec *explain.Record) (plan.Key, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return explainKey(n), r.term.graph.has(n) && (rec.Error != "" || rec.Wrote == 0 && rec.Why != "")
+}
 
-// apply carries out a decision, and tells why.
-func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, d decision) error {
-	began := time.Now()
-	var did plan.Outcome
-	if !d.Empty() {
-		writing := r.executor.Begin(ctx, o, &freshness.Barrier{})
-		if did = writing.Apply(d.Steps); writing.LeftOut() > 0 && did.Err == nil {
-			did.Err = errUndone
-		}
-		i := item{node: n}
-		if did.Err != nil && max(r.term.remove.failuresOf(i), r.term.orphan.failuresOf(i)) >= lasting {
-			writing.TellFailure(did)
-		}
-	}
-	r.tell(o, d, did, time.Since(began))
-	if client.IsAbsent(did.Err) {
-		return r.readItem(ctx, n)
-	}
-	return did.Err
+// explainKey is how an object is called in /debug/explain.
+func explainKey(n *node) plan.Key {
+	return plan.Key{Namespace: n.namespace, Name: n.kind.Kind + ":" + n.name}
 }
 
 // Handlers returns what is served of the graph, by path (GC-57).

@@ -49,19 +49,30 @@ func (t *term) releaseHeld() {
 // held is what the brake holds, in words.
 func held(kind schema.GroupKind) string { return "the dependents of " + kind.String() }
 
-// unlessHeld returns the decision, or one to wait if it may not be carried out for now.
-func (t *term) unlessHeld(now time.Time, n *node, d decision) decision {
-	if d.Empty() || n.deleting || d.read {
-		return d
-	}
-	for _, kind := range t.graph.missingKinds(n) {
-		if why, again := t.hold(now, n, kind); why != "" {
-			d = because("waits: %s", why)
-			d.Requeue = again
-			return d
+// waitsForProof says why a dependent with missing owners of these kinds waits for proof, if it does, and when it is to
+// be decided about again if nothing else leads to that.
+func (t *term) waitsForProof(now time.Time, missing []schema.GroupVersionKind) (why string, again time.Duration) {
+	for _, kind := range missing {
+		a := t.absentByKind[kind.GroupKind()]
+		switch {
+		case a == nil, now.Before(a.provedUntil), t.brake.Released():
+		case len(a.held) > 0:
+			return a.reason, 0
+		case now.Sub(a.lastLost) < lossLasts:
+			return "a list has lacked its owner a moment ago", lossLasts
 		}
 	}
-	return d
+	return "", 0
+}
+
+// holdAny reports whether a dependent waits for proof, and holds it if so.
+func (t *term) holdAny(now time.Time, s snapshot) bool {
+	for _, kind := range s.missing {
+		if t.hold(now, s.node, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // absentOwnersOf returns what is known of a kind.
@@ -77,15 +88,17 @@ func (t *term) absentOwnersOf(kind schema.GroupKind) *absentOwners {
 // missingKinds are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in
 // the API server's own storage.
 func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
-	found := sets.New[schema.GroupKind]()
+	var found sets.Set[schema.GroupKind]
 	for _, ref := range n.owners {
 		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 		if found.Has(kind.GroupKind()) || scheme.Scheme.IsGroupRegistered(kind.Group) || g.ownerOf(n, ref) != nil {
 			continue
 		}
 		if s := g.owners[ref.UID].stated[g.statedBy(n, ref)]; s != nil && s.ownerState == notFound {
+			if kinds = append(kinds, kind); found == nil {
+				found = sets.New[schema.GroupKind]()
+			}
 			found.Insert(kind.GroupKind())
-			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
@@ -95,23 +108,23 @@ func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
 func (a *absentOwners) lose(now time.Time) { a.lastLost, a.provedUntil = now, time.Time{} }
 
 // hold holds a dependent if the budget is exceeded or the previous leader has held it, and has proof looked for. It
-// returns why the dependent is held, if it is, and when it is to be decided about again if nothing else leads to that.
-func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
+// reports whether the dependent waits for that, or for a moment.
+func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) bool {
 	a := t.absentOwnersOf(kind.GroupKind())
 	a.kind = kind
 	switch {
 	case now.Before(a.provedUntil), t.brake.Released():
-		return "", 0
+		return false
 	case len(a.held) > 0:
 	case now.Sub(a.lastLost) < lossLasts:
-		return "a list has lacked its owner a moment ago", lossLasts
+		return true
 	case !t.inherits(now, a) && !t.countAndCompare(now, n, a):
-		return "", 0
+		return false
 	default:
-		t.prove(kind.GroupKind())
+		t.proofs.Enqueue(kind.GroupKind(), "", 0)
 	}
 	a.held.Insert(n)
-	return a.reason, 0
+	return true
 }
 
 // inherits reports whether the previous leader has held dependents of a kind, and notes that as the reason. Those that
@@ -198,7 +211,7 @@ func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) 
 	for n := range a.held {
 		if !t.lacksOwner(n, s.Kind) {
 			a.held.Delete(n)
-			t.remove.add(item{node: n})
+			t.enqueue(n, 0)
 		}
 	}
 	if d.ReadAgain {
@@ -220,20 +233,6 @@ func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) 
 	}
 }
 
-// prove has proof looked for that owners of a kind are gone.
-func (t *term) prove(kind schema.GroupKind) {
-	if t.unproved = append(t.unproved, kind); t.proveKind != nil {
-		t.proveBy(t.proveKind)
-	}
-}
-
-// proveBy has it looked for by what the function enqueues, from now on.
-func (t *term) proveBy(enqueue func(schema.GroupKind)) {
-	for t.proveKind = enqueue; len(t.unproved) > 0; t.unproved = t.unproved[1:] {
-		enqueue(t.unproved[0])
-	}
-}
-
 // believe has owners that are not found count as gone for a while, and lets what was held go.
 func (t *term) believe(a *absentOwners, now time.Time, cause brake.Cause) {
 	a.provedUntil, a.settled = now.Add(provedFor), true
@@ -243,7 +242,7 @@ func (t *term) believe(a *absentOwners, now time.Time, cause brake.Cause) {
 // letGo has what was held decided about again.
 func (t *term) letGo(a *absentOwners, cause brake.Cause) {
 	for n := range a.held {
-		t.remove.add(item{node: n})
+		t.enqueue(n, 0)
 	}
 	a.held, a.uncounted = sets.New[*node](), 0
 	t.brake.Release(held(a.kind.GroupKind()), cause)
@@ -256,7 +255,7 @@ func (t *term) readAgain(kind schema.GroupKind) {
 		for c, s := range o.stated {
 			if s.ownerState == notFound && c.groupVersionKind().GroupKind() == kind {
 				s.ownerState = unverified
-				t.verify.add(item{statedOwner: c})
+				t.verifyOwner(c)
 			}
 		}
 	}

@@ -15,16 +15,13 @@ import (
 type health struct {
 	mu           sync.Mutex
 	sub          *metadata.Subscription // nil while the controller does not run
-	parts        []part                 // none while the controller does not run
+	parts        reconcile.Part         // nil while the controller does not run
 	undiscovered error                  // why nothing at all is known of what to watch
 	listing      sets.Set[schema.GroupVersionResource]
 }
 
-// part is one queue with its workers.
-type part interface{ Statuses() []reconcile.Status }
-
 // begin notes what runs from now on.
-func (h *health) begin(sub *metadata.Subscription, parts ...part) {
+func (h *health) begin(sub *metadata.Subscription, parts reconcile.Part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sub, h.parts, h.undiscovered, h.listing = sub, parts, nil, nil
@@ -63,20 +60,12 @@ func (r *runner) Unlisted() (all []string) {
 }
 
 // Statuses tells how the queues do, for health checks and metrics.
-func (r *runner) Statuses() (all []reconcile.Status) {
+func (r *runner) Statuses() []reconcile.Status {
 	r.health.mu.Lock()
 	parts := r.health.parts
 	r.health.mu.Unlock()
-	for _, p := range parts {
-		for _, s := range p.Statuses() {
-			if s.Name == deleteQueue {
-				s.Name, s.Writing = explainName, r.executor.InFlight()
-			}
-			all = append(all, s)
-		}
+	if parts == nil {
+		return []reconcile.Status{{Name: explainName}}
 	}
-	if all == nil {
-		all = []reconcile.Status{{Name: explainName}}
-	}
-	return all
+	return parts.Statuses()
 }

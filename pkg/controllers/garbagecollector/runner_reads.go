@@ -9,30 +9,39 @@ import (
 // kindReads are the live reads of owners of one kind. A kind whose server hangs leaves workers for the others.
 type kindReads struct {
 	running int // including those whose turn it is
-	waiting queue.Turns[item]
-	turns   map[item]bool // whose turn it is; false: it waits
+	waiting queue.Turns[statedOwner]
+	turns   map[statedOwner]bool // whose turn it is; false: it waits
 }
 
-// begin reports whether an owner may be read now. If it may not, it is queued again when it is its turn.
-func (k *kindReads) begin(i item, most int) bool {
-	turn, waits := k.turns[i]
+// begin reports whether an owner may be read now.
+func (k *kindReads) begin(c statedOwner, most int) bool {
+	turn, waits := k.turns[c]
 	switch {
 	case turn:
-		delete(k.turns, i)
+		delete(k.turns, c)
 		return true
-	case waits:
+	case waits || k.running >= most:
 		return false
-	case k.running < most:
-		k.running++
+	}
+	k.running++
+	return true
+}
+
+// wait has an owner wait for its turn. It reports whether there need be no waiting any more.
+func (k *kindReads) wait(c statedOwner, most int) (free bool) {
+	if _, waits := k.turns[c]; waits {
+		return false
+	}
+	if k.running < most {
 		return true
 	}
-	k.turns[i] = false
-	k.waiting.Add(i, i.key().Namespace, i.owner())
+	k.turns[c] = false
+	k.waiting.Add(c, c.namespace, c.uid)
 	return false
 }
 
 // end returns the owner whose turn it is next, if one waits.
-func (k *kindReads) end() (next item, waits bool) {
+func (k *kindReads) end() (next statedOwner, waits bool) {
 	if next, waits = k.waiting.Next(); waits {
 		k.turns[next] = true
 	} else {
@@ -41,40 +50,49 @@ func (k *kindReads) end() (next item, waits bool) {
 	return next, waits
 }
 
-// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its
-// kind.
-func (r *runner) beginRead(i item) bool {
+// mostReads bounds the reads of one kind.
+func (t *term) mostReads() int { return max(1, t.workers/2) }
+
+// readsOf returns the reads of the kind of an owner.
+func (t *term) readsOf(c statedOwner) *kindReads {
+	kind := c.groupVersionKind()
+	if t.reads[kind] == nil {
+		t.reads[kind] = &kindReads{turns: map[statedOwner]bool{}}
+	}
+	return t.reads[kind]
+}
+
+// beginRead reports whether dependents still state an owner, and whether it has to wait for other reads of its kind. If
+// neither keeps it from being read, [runner.endRead] is to follow.
+func (r *runner) beginRead(c statedOwner) (stated, busy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kind := i.groupVersionKind()
-	k := r.term.reads[kind]
-	if k == nil {
-		k = &kindReads{turns: map[item]bool{}}
-		r.term.reads[kind] = k
+	begins := r.term.readsOf(c).begin(c, r.term.mostReads())
+	if stated = r.term.graph.isStated(c); begins && !stated {
+		r.term.passTurn(c.groupVersionKind())
 	}
-	begins, stated := k.begin(i, max(1, r.workers/2)), r.term.graph.isStated(i.statedOwner)
-	if !stated {
-		delete(r.term.warned, i.statedOwner)
-		r.term.graph.dropUnstated(i.statedOwner)
-	}
-	if begins && !stated {
-		r.term.passTurn(kind)
-	}
-	return begins && stated
+	return stated, !begins
 }
 
 // endRead has the next owner of the kind read.
-func (r *runner) endRead(i item) {
+func (r *runner) endRead(c statedOwner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.term.passTurn(i.groupVersionKind())
+	r.term.passTurn(c.groupVersionKind())
+}
+
+// awaitRead has an owner read when it is its turn.
+func (t *term) awaitRead(c statedOwner) {
+	if t.readsOf(c).wait(c, t.mostReads()) {
+		t.verifyOwner(c)
+	}
 }
 
 // passTurn has the next owner of a kind read.
 func (t *term) passTurn(kind schema.GroupVersionKind) {
 	k := t.reads[kind]
 	if next, waits := k.end(); waits {
-		t.verify.add(next)
+		t.verifyOwner(next)
 	} else if k.running == 0 {
 		delete(t.reads, kind)
 	}

@@ -59,24 +59,25 @@ func TestOwnersThatNobodyStatesAreNotRead(t *testing.T) {
 
 // Owners of a namespace with many that wait do not hold up those of another one, and each is read once.
 func TestReadsTakeTurnsByNamespace(t *testing.T) {
-	k := &kindReads{turns: map[item]bool{}}
-	owner := func(namespace string, i int) item {
-		return item{statedOwner: statedOwner{kind: "Widget", namespace: namespace, name: widgetName(i),
-			uid: types.UID(fmt.Sprint(namespace, i))}}
+	k := &kindReads{turns: map[statedOwner]bool{}}
+	owner := func(namespace string, i int) statedOwner {
+		return statedOwner{kind: "Widget", namespace: namespace, name: widgetName(i), uid: types.UID(fmt.Sprint(namespace, i))}
 	}
 	const most, many = 2, 1000
 	for i := range many {
 		if begins := k.begin(owner("large", i), most); begins != (i < most) {
 			t.Fatalf("owner %d begins: %v", i, begins)
+		} else if !begins && k.wait(owner("large", i), most) {
+			t.Fatalf("owner %d need not wait", i)
 		}
 	}
 	small := owner("small", 0)
 	for range 2 { // the second time, it waits already
-		if k.begin(small, most) {
+		if k.begin(small, most) || k.wait(small, most) {
 			t.Fatal("it does not wait")
 		}
 	}
-	seen := map[item]int{}
+	seen := map[statedOwner]int{}
 	for n := 1; ; n++ {
 		next, waits := k.end()
 		if !waits {

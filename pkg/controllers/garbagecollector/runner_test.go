@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	metadataclient "k8s.io/client-go/metadata"
@@ -31,7 +32,6 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -137,7 +137,6 @@ func run(t *testing.T, test func(b *bench)) {
 			brake: brake.New(brake.Budget{})}
 		b.shared = reconcile.Shared{Mapper: builtIns{}, Tracker: freshness.NewTracker()}
 		b.access = reconcile.Access{Client: b.server}
-		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: b.shared.Tracker})
 		b.asks(hangs{})
 		b.begin()
 		b.term.kinds[configMaps] = configMapKind
@@ -301,6 +300,24 @@ func TestDeletionAfterAConflict(t *testing.T) {
 	})
 }
 
+// GC-30, GC-50: a change whose object is gone leads to a live read, and the object is forgotten, whatever the watch shows.
+func TestChangeOfWhatIsGone(t *testing.T) {
+	for _, finalizer := range []string{orphan, foreground} {
+		run(t, func(b *bench) {
+			b.see(object("owner", deleted(finalizer)), b.put("dependent", "owner"))
+			time.Sleep(time.Second)
+			if diff := cmp.Diff([]string{"ConfigMap owner"}, b.server.live()); diff != "" {
+				b.Errorf("%s: reads (-want +got):\n%s", finalizer, diff)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.term.graph.nodes["owner"] != nil || b.term.orphan.Statuses()[0].Failing+b.term.remove.Statuses()[0].Failing > 0 {
+				b.Errorf("%s: it is not forgotten", finalizer)
+			}
+		})
+	}
+}
+
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
 	r := &runner{records: explain.NewRecords(nil), workers: 1}
@@ -425,7 +442,7 @@ func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
 	sub := b.metadata.Subscribe(b.runner)
-	b.health.begin(sub)
+	b.health.begin(sub, nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
 	synctest.Wait()
@@ -592,7 +609,7 @@ func TestResourceThatVanishes(t *testing.T) {
 			t.Errorf("known are %v", b.term.graph.nodes)
 		}
 		b.term.graph.listing.Clear()
-		b.runner.term.remove.add(item{node: b.term.graph.nodes[foreground]})
+		b.runner.term.enqueue(b.term.graph.nodes[foreground], 0)
 		b.mu.Unlock()
 		time.Sleep(time.Second)
 		if diff := cmp.Diff([]string{"delete ConfigMap web", "patch ConfigMap " + foreground},
@@ -633,45 +650,87 @@ func TestSyncErrorsAreCounted(t *testing.T) {
 
 // An object that was seen in one version of its kind, and not in the next one, is in doubt.
 func TestAnotherVersionIsPreferred(t *testing.T) {
-	r := &runner{records: explain.NewRecords(nil), workers: 1}
-	r.begin()
-	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
-	r.term.kinds[older], r.term.kinds[newer] = widgetKind,
-		&resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
-	r.OnUpdate(older, object("stays"))
-	r.OnUpdate(older, object("gone"))
-	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
-	r.OnUpdate(newer, object("stays"))
-	r.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
-	r.listed(newer, false)
-	if r.term.graph.nodes["gone"] == nil {
-		t.Error("forgotten before the new version was listed")
-	}
-	r.listed(newer, true)
-	if r.term.graph.nodes["gone"] != nil || r.term.graph.nodes["stays"] == nil || r.term.verify.Len() != 1 || r.term.remove.Len() != 0 {
-		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.term.graph.nodes, r.term.verify.Len(),
-			r.term.remove.Len())
-	}
+	run(t, func(b *bench) {
+		b.server.hanging = "Widget"
+		older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+		newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+		b.mu.Lock()
+		b.mapper = builtIns{{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets", Namespaced: true}}
+		b.term.kinds[older], b.term.kinds[newer] = widgetKind,
+			&resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
+		b.mu.Unlock()
+		known := func(name types.UID) bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.term.graph.nodes[name] != nil
+		}
+		b.OnUpdate(older, object("stays"))
+		b.OnUpdate(older, object("gone"))
+		b.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
+		b.OnUpdate(newer, object("stays"))
+		b.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
+		b.listed(newer, false)
+		if !known("gone") {
+			t.Error("forgotten before the new version was listed")
+		}
+		b.listed(newer, true)
+		time.Sleep(time.Second)
+		if known("gone") || !known("stays") {
+			t.Error("not what was listed is known")
+		}
+		if diff := cmp.Diff([]string{"Widget gone"}, b.server.live()); diff != "" {
+			t.Errorf("read (-want +got):\n%s", diff)
+		}
+		b.unwritten()
+	})
 }
 
 // GC-15: at the start an owner is not verified while its kind is being listed.
 func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
-	r := &runner{records: explain.NewRecords(nil), workers: 1}
-	r.begin()
-	sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
-	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	r.term.kinds[pods], r.term.kinds[sets] = podKind, setKind
-	r.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
-	r.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
-	if n := r.term.verify.Len(); n != 0 {
-		t.Errorf("%d owners are verified before they are listed", n)
-	}
-	r.OnUpdate(sets, object("set"))
-	r.listed(sets, true)
-	if n := r.term.verify.Len(); n != 1 {
-		t.Errorf("%d owners are verified, want the one that is not there", n)
-	}
+	run(t, func(b *bench) {
+		b.server.hanging = "ReplicaSet"
+		sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+		pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+		b.mu.Lock()
+		b.term.graph.complete, b.term.kinds[pods], b.term.kinds[sets] = false, podKind, setKind
+		b.mu.Unlock()
+		b.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
+		b.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
+		time.Sleep(time.Second)
+		if read := b.server.live(); len(read) != 0 {
+			t.Errorf("before they are listed, there are read: %v", read)
+		}
+		b.OnUpdate(sets, object("set"))
+		b.listed(sets, true)
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"ReplicaSet gone"}, b.server.live()); diff != "" {
+			t.Errorf("read is not the one that is not there (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The dependents of one owner do not keep those of another one waiting.
+func TestDependentsTakeTurns(t *testing.T) {
+	run(t, func(b *bench) {
+		const many, few, cost = 1000, 8, 10 * time.Millisecond
+		b.server.BeforeWrite(func(clienttest.Write) error {
+			time.Sleep(cost)
+			return nil
+		})
+		owners := []*metav1.PartialObjectMetadata{b.put("web"), b.put("db")}
+		b.see(owners...)
+		b.seeDependents(many, "web")
+		for i := range few {
+			b.see(b.put(fmt.Sprint("db-", i), "db"))
+		}
+		b.OnDelete(configMaps, owners[0])
+		time.Sleep(cost / 2)
+		b.OnDelete(configMaps, owners[1])
+		time.Sleep(2*few*cost/4 + 2*cost) // there are four workers
+		if n, others := b.server.CountWrites("delete ConfigMap db-"), b.deletions(); n != few || others > 2*few {
+			t.Errorf("%d of %d are deleted, and %d others", n, few, others)
+		}
+	})
 }
 
 // GC-52: the message that users look for.

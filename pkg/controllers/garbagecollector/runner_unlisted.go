@@ -2,23 +2,18 @@ package garbagecollector
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
-	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace
-	// alone. Lists that can be had nearly always come sooner.
-	askAfter = 500 * time.Millisecond
-	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being
-	// listed.
-	askAgain = 3 * time.Second
 	// mostAsked bounds how many kinds a namespace is listed for. While there are more, they are just being listed.
 	mostAsked = 10
 	// vanishes is how many discoveries in a row have to lack a resource before its objects are forgotten.
@@ -33,76 +28,73 @@ func (t *term) askLater(n *node, d decision) {
 	}
 	if t.asking[n.namespace] == nil {
 		t.asking[n.namespace] = sets.New[*node]()
-		t.ask.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
+		t.ask.Enqueue(n.namespace, "", askAfter)
 	}
 	t.asking[n.namespace].Insert(n)
 }
 
-// processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which
-// none of what it finds depends. A list of all namespaces fails if one object in any of them cannot be converted or
-// decoded.
-func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, error) {
-	namespace := i.statedOwner.namespace
+// unlistedRequest and unlistedObservation are those of namespaces.
+type (
+	unlistedRequest     = reconcile.TypedRequest[string, struct{}]
+	unlistedObservation = reconcile.Observation[unlistedSnapshot, struct{}]
+)
+
+// observeUnlisted lists a namespace live, for the kinds whose objects are not known. A list of all namespaces fails if
+// one object in any of them cannot be converted or decoded.
+func (r *runner) observeUnlisted(ctx context.Context, req unlistedRequest) (unlistedObservation, error) {
+	s := unlistedSnapshot{namespace: req.Key}
+	listed, resources := r.unlisted(&s)
+	if len(s.asking) > 0 && len(resources) <= mostAsked {
+		owners, err := r.ownersIn(ctx, req.Key, resources)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		s.owners, s.known = owners, err == nil && listed.IsSuperset(r.term.graph.listing)
+	}
+	return unlistedObservation{Exists: true, Snapshot: s}, nil
+}
+
+// unlisted puts in which objects of a namespace wait. It returns the resources that are being listed, and those of them
+// that may have dependents of these objects.
+func (r *runner) unlisted(
+	s *unlistedSnapshot,
+) (listed sets.Set[schema.GroupVersionResource], resources []schema.GroupVersionResource) {
 	r.mu.Lock()
-	asking, listed := r.term.asking[namespace], r.term.graph.listing.Clone()
-	r.term.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that no list shows
-	var resources []schema.GroupVersionResource
+	defer r.mu.Unlock()
+	s.asking, listed = r.term.asking[s.namespace].UnsortedList(), r.term.graph.listing.Clone()
 	for resource := range listed {
 		// What has no namespace cannot depend on what has one (GC-35).
 		if k := r.term.kinds[resource]; k != nil && !r.term.graph.clusterScoped[k.GroupKind()] {
 			resources = append(resources, resource)
 		}
 	}
-	r.mu.Unlock()
-	if len(asking) == 0 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.term.asking[namespace]) == 0 {
-			delete(r.term.asking, namespace)
-			return 0, nil
-		}
-		return askAfter, nil
-	}
-	var owners sets.Set[types.UID]
-	err := fmt.Errorf("%d kinds are being listed", len(resources))
-	if len(resources) <= mostAsked {
-		owners, err = r.ownersIn(ctx, namespace, resources)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.term.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.term.graph.listing)), nil
+	return listed, resources
 }
 
-// goOn has those objects go on that are no owners, if that is known, and asks again for the others.
-func (t *term) goOn(
-	namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool,
-) (again time.Duration) {
-	for n := range asking {
-		switch {
-		case !t.graph.has(n), t.graph.settled():
-		case !known || owners.Has(n.uid):
-			if t.asking[namespace] == nil {
-				t.asking[namespace] = sets.New[*node]()
-			}
-			t.asking[namespace].Insert(n)
-			again = askAgain
-		default:
+// noteUnlisted has those objects go on on which nothing depends that is not known. It fails if others have come when
+// none had been left.
+func (r *runner) noteUnlisted(s unlistedSnapshot, d unlistedDecision) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, asking := r.term, r.term.asking[s.namespace]
+	for _, n := range d.cleared {
+		if asking.Delete(n); t.graph.has(n) && !t.graph.settled() {
 			t.graph.cleared.Insert(n)
-			if n.orphaning() {
-				t.orphan.add(item{node: n})
-			} else {
-				t.remove.add(item{node: n})
-			}
+			t.decideAgain(n)
+		}
+	}
+	for _, n := range d.waiting {
+		if !t.graph.has(n) || t.graph.settled() {
+			asking.Delete(n)
 		}
 	}
 	switch {
-	case again > 0:
-		return again
-	case len(t.asking[namespace]) > 0:
-		return askAfter
+	case len(s.asking) > 0: // it is looked at again
+	case len(asking) > 0:
+		return plan.ErrStale
+	default:
+		delete(t.asking, s.namespace)
 	}
-	delete(t.asking, namespace)
-	return 0
+	return nil
 }
 
 // ownersIn returns the uids to which objects of the resources in a namespace refer as owners.

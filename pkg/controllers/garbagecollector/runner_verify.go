@@ -17,6 +17,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -31,79 +32,49 @@ func (c statedOwner) groupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(c.apiVersion, c.kind)
 }
 
-// processOwner finds out whether an owner exists that no watch has shown (GC-19, GC-33).
-func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error) {
-	if !r.beginRead(i) {
-		return 0, nil
+// ownerRequest and ownerObservation are those of owners that no watch has shown.
+type (
+	ownerRequest     = reconcile.TypedRequest[statedOwner, struct{}]
+	ownerObservation = reconcile.Observation[ownerSnapshot, struct{}]
+)
+
+// observeOwner reads an owner live, if it is its turn. It gives back the turn before it returns, and changes nothing
+// else.
+func (r *runner) observeOwner(ctx context.Context, req ownerRequest) (ownerObservation, error) {
+	s := ownerSnapshot{owner: req.Key, failures: req.Failures}
+	if s.stated, s.busy = r.beginRead(req.Key); s.stated && !s.busy {
+		defer r.endRead(req.Key)
+		s.state, s.err = r.look(ctx, req.Key)
 	}
-	defer r.endRead(i)
-	state, err := r.look(ctx, i.statedOwner)
+	return ownerObservation{Exists: true, Snapshot: s}, nil
+}
+
+// noteOwner tells the term what an owner is. It fails if the owner is to be read again.
+func (r *runner) noteOwner(s ownerSnapshot, d ownerDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil || state == unresolvable {
-		r.term.follow(r.term.graph.verified(i.statedOwner, state))
-	}
-	r.term.explainDependents(i.statedOwner, state, err)
-	r.term.warn(i, state, err)
-	if state == present {
-		return 0, errNotShown
-	}
-	return 0, err
-}
-
-// explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up.
-func (t *term) explainDependents(c statedOwner, state ownerState, err error) {
-	if t.graph.owners[c.uid] == nil {
-		return
-	}
-	told := 0
-	for d := range t.graph.dependentsStating(c) {
-		if d.byUID != nil && d.owners[0].UID != c.uid {
-			continue // the first of many owners stands for all
-		}
-		key := explainKey(d.object())
-		if err == nil && state != unresolvable {
-			t.records.Forget(key)
-			continue
-		}
-		if told++; told > mostExplained {
-			return
-		}
-		rec := explain.Record{Time: time.Now(), Why: decide(time.Now(), t.graph.snapshotOf(d)).Why}
-		if err != nil {
-			rec.Error = err.Error()
-		}
-		t.records.Put(key, rec)
-	}
-}
-
-// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that
-// is not just for a moment (GC-69).
-func (t *term) warn(i item, state ownerState, err error) {
 	switch {
-	case err == nil && state != unresolvable, t.graph.owners[i.statedOwner.uid] == nil:
-		delete(t.warned, i.statedOwner)
-		return
-	case err == nil:
-		err = errNamespaced
-	case t.verify.failuresOf(i) < lasting-1:
-		return
+	case d.dropped:
+		return r.term.dropOwner(s.owner)
+	case d.waits:
+		r.term.awaitRead(s.owner)
+		return nil
+	case d.known:
+		r.term.follow(r.term.graph.verified(s.owner, s.state))
 	}
-	if t.warned[i.statedOwner] == nil {
-		t.warned[i.statedOwner] = sets.New[*node]()
+	r.term.explainDependents(s)
+	r.term.warn(s, d.warn)
+	return d.again
+}
+
+// dropOwner forgets an owner that nobody states. It fails if somebody does again.
+func (t *term) dropOwner(c statedOwner) error {
+	if t.graph.isStated(c) {
+		return plan.ErrStale
 	}
-	for d := range t.graph.dependentsStating(i.statedOwner) {
-		if len(t.warned[i.statedOwner]) == mostExplained {
-			return
-		}
-		if !t.warned[i.statedOwner].Has(d) {
-			t.warned[i.statedOwner].Insert(d)
-			t.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
-				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
-				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name,
-				i.statedOwner.uid, err)
-		}
-	}
+	delete(t.warned, c)
+	t.graph.dropUnstated(c)
+	return nil
 }
 
 // errNamespaced says why an owner cannot be verified (GC-35).
@@ -111,6 +82,59 @@ var errNamespaced = errors.New("the kind has namespaces, and the object has none
 
 // errNotShown has an owner verified again later (GC-20).
 var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
+
+// explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up.
+func (t *term) explainDependents(s ownerSnapshot) {
+	if t.graph.owners[s.owner.uid] == nil {
+		return
+	}
+	told := 0
+	for d := range t.graph.dependentsStating(s.owner) {
+		if d.byUID != nil && d.owners[0].UID != s.owner.uid {
+			continue // the first of many owners stands for all
+		}
+		key := explainKey(d)
+		if s.resolved() {
+			t.records.Forget(key)
+			continue
+		}
+		if told++; told > mostExplained {
+			return
+		}
+		rec := explain.Record{Time: time.Now(), Why: decide(time.Now(), t.graph.snapshotOf(d)).Why}
+		if s.err != nil {
+			rec.Error = s.err.Error()
+		}
+		t.records.Put(key, rec)
+	}
+}
+
+// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that
+// is not just for a moment (GC-69).
+func (t *term) warn(s ownerSnapshot, why error) {
+	c := s.owner
+	if s.resolved() || t.graph.owners[c.uid] == nil {
+		delete(t.warned, c)
+		return
+	}
+	if why == nil {
+		return
+	}
+	if t.warned[c] == nil {
+		t.warned[c] = sets.New[*node]()
+	}
+	for d := range t.graph.dependentsStating(c) {
+		if len(t.warned[c]) == mostExplained {
+			return
+		}
+		if !t.warned[c].Has(d) {
+			t.warned[c].Insert(d)
+			t.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
+				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
+				c.apiVersion, c.kind, c.namespace, c.name, c.uid, why)
+		}
+	}
+}
 
 // look reads the owner live. Its error says why it is to be asked again.
 func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
@@ -151,28 +175,4 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 		return nil, fmt.Errorf("read %s %s: %w", m.Kind, key, err)
 	}
 	return found, nil
-}
-
-// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30,
-// GC-40).
-func (r *runner) readItem(ctx context.Context, n *node) error {
-	r.mu.Lock()
-	k := n.kind
-	m := client.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
-	r.mu.Unlock()
-	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
-	if err != nil && !client.IsAbsent(err) {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case !r.term.graph.has(n): // a watch has shown its deletion meanwhile
-	case err != nil || found.UID != n.uid:
-		r.term.gone(n, true)
-	default:
-		r.term.follow(r.term.graph.observe(n.kind, found))
-		r.term.remove.add(item{node: n})
-	}
-	return nil
 }

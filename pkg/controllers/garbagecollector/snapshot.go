@@ -4,15 +4,24 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // snapshot is what one decision about an object goes by: a copy of what the graph knows of the object, its owners and
 // its dependents. What the lists of references and finalizers hold belongs to the graph, which replaces such a list and
 // never changes it.
 type snapshot struct {
-	object    *metav1.PartialObjectMetadata // as a watch has shown it
+	node     *node                         // of which a decision reads nothing
+	resource string                        // in which a watch has shown it
+	object   *metav1.PartialObjectMetadata // as a watch has shown it
+	// as a live read has shown it, if the decision asks for one; nil if it is gone
+	live      *metav1.PartialObjectMetadata
+	absent    bool // the server has answered that there is no such object
 	deleting  bool
 	waiting   bool // for its dependents to be deleted
 	orphaning bool // waits for its dependents to be orphaned
@@ -30,6 +39,20 @@ type snapshot struct {
 
 	// orphans are the dependents whose references to it can be taken off; only known if it waits for that.
 	orphans []*metav1.PartialObjectMetadata
+
+	// missing are the kinds of those owners that live reads have not found; only known if it may be deleted. held says
+	// why proof is waited for that they are gone, and again for how long at most; zero: until there is some.
+	missing []schema.GroupVersionKind
+	held    string
+	again   time.Duration
+}
+
+// ref names the object for a live read.
+func (s snapshot) ref() plan.Ref {
+	return plan.Ref{
+		Kind: s.object.GroupVersionKind(), Resource: s.resource,
+		Namespace: s.object.Namespace, Name: s.object.Name, Metadata: true,
+	}
 }
 
 // dependent is a dependent that blocks the deletion of its owner. Of the node, a decision reads what never changes.
@@ -42,7 +65,8 @@ type dependent struct {
 // snapshotOf returns what a decision about an object goes by.
 func (g *graph) snapshotOf(n *node) snapshot {
 	s := snapshot{
-		object: n.object(), deleting: n.deleting, waiting: n.waiting(), orphaning: n.orphaning(), attempt: n.attempt,
+		node: n, resource: n.kind.resource, object: n.object(), absent: n.absent,
+		deleting: n.deleting, waiting: n.waiting(), orphaning: n.orphaning(), attempt: n.attempt,
 		listed: g.complete || g.cleared.Has(n), complete: g.knowsDependents(n),
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
@@ -37,11 +38,8 @@ type term struct {
 
 	absentByKind map[schema.GroupKind]*absentOwners // of owners that live reads have not found; none of Kubernetes' own
 	local        sets.Set[schema.GroupVersion]      // groups that are known to be served by the API server itself
-	unproved     []schema.GroupKind                 // those of which proof is to be looked for, as soon as that can be
-	proveKind    func(schema.GroupKind)             // has it looked for; nil at first
 
 	queues
-	proofs  reconcile.Part // of the absence of owners, by kind
 	workers int
 	records *explain.Records
 	events  record.EventRecorder
@@ -50,8 +48,18 @@ type term struct {
 }
 
 // queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned,
-// owners to be verified, and namespaces to be listed for dependents.
-type queues struct{ remove, orphan, verify, ask *pool }
+// owners to be verified, namespaces to be listed for dependents, and kinds of owners whose absence is to be proved.
+type queues struct {
+	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
+	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	ask            *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}]
+	proofs         *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
+}
+
+// parts returns the queues in the order in which people see them.
+func (q queues) parts() reconcile.Part {
+	return reconcile.Together(q.remove, q.orphan, q.verify, q.ask, q.proofs)
+}
 
 // newTerm returns a term in which nothing is known yet.
 func (r *runner) newTerm() *term {
@@ -62,12 +70,13 @@ func (r *runner) newTerm() *term {
 		asking: map[string]sets.Set[*node]{}, warned: map[statedOwner]sets.Set[*node]{},
 		absentByKind: map[schema.GroupKind]*absentOwners{}, local: sets.New[schema.GroupVersion](),
 		queues: queues{
-			remove: newPool(deleteQueue, r.processItem),
-			orphan: newPool("garbage_collector_attempt_to_orphan", r.processOrphan),
-			verify: newPool("garbage_collector_verify_owner", r.processOwner),
-			ask:    newPool("garbage_collector_list_dependents", r.processNamespace),
+			remove: r.newObjects(explainName, deleteQueue, planObject),
+			orphan: r.newObjects(orphanQueue, orphanQueue, planOrphan),
+			verify: r.newOwners(),
+			ask:    r.newUnlisted(),
+			proofs: r.newProofs(),
 		},
-		proofs: r.newProofs(), workers: r.workers,
+		workers: r.workers,
 		records: r.records, events: r.events, brake: r.brake, health: &r.health,
 	}
 }
@@ -75,23 +84,19 @@ func (r *runner) newTerm() *term {
 // follow queues what a change of the graph leads to.
 func (t *term) follow(e effects) {
 	for _, n := range e.remove {
-		t.remove.add(item{node: n})
+		t.enqueue(n, 0)
 	}
 	for _, n := range e.review {
-		if wait := t.reviewAfter(n); wait > 0 {
-			t.remove.AddAfter(item{node: n}, wait)
-		} else {
-			t.remove.add(item{node: n})
-		}
+		t.enqueue(n, t.reviewAfter(n))
 	}
 	for _, n := range e.orphan {
-		t.orphan.add(item{node: n})
+		t.orphan.Enqueue(n, n.firstOwner(), 0)
 	}
 	for _, c := range e.verify {
 		if kind := c.groupVersionKind().GroupKind(); t.awaited(kind) {
 			t.awaiting[kind] = append(t.awaiting[kind], c)
 		} else {
-			t.verify.add(item{statedOwner: c})
+			t.verifyOwner(c)
 		}
 	}
 	for _, s := range e.foreign {
@@ -99,6 +104,32 @@ func (t *term) follow(e effects) {
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)
 	}
+}
+
+// enqueue has an object decided about after some time. Dependents of one owner take turns with those of others.
+func (t *term) enqueue(n *node, after time.Duration) { t.remove.Enqueue(n, n.firstOwner(), after) }
+
+// verifyOwner has an owner looked up.
+func (t *term) verifyOwner(c statedOwner) { t.verify.Enqueue(c, c.uid, 0) }
+
+// decideAgain has an object decided about that waits for its dependents, or is being read.
+func (t *term) decideAgain(n *node) {
+	if n.orphaning() {
+		t.orphan.Enqueue(n, n.firstOwner(), 0)
+	} else {
+		t.enqueue(n, 0)
+	}
+}
+
+// seenLive brings the graph up to date with a live read of an object; nil if it has not been found (GC-30, GC-40).
+func (t *term) seenLive(n *node, found *metav1.PartialObjectMetadata) {
+	n.attempt, n.absent = nil, false
+	if found == nil || found.UID != n.uid {
+		t.gone(n, true)
+		return
+	}
+	t.follow(t.graph.observe(n.kind, found))
+	t.decideAgain(n)
 }
 
 // reviewAfter returns how long a decision about an object waits that costs more than a moment. Thousands of its owners,
@@ -130,7 +161,7 @@ func (t *term) awaited(kind schema.GroupKind) bool {
 func (t *term) release(kind schema.GroupKind) {
 	for _, c := range t.awaiting[kind] {
 		if t.graph.isStated(c) {
-			t.verify.add(item{statedOwner: c})
+			t.verifyOwner(c)
 		} else {
 			t.graph.dropUnstated(c)
 		}
@@ -140,7 +171,7 @@ func (t *term) release(kind schema.GroupKind) {
 
 // gone notes that an object is gone.
 func (t *term) gone(n *node, certain bool) {
-	t.records.Forget(explainKey(n.object()))
+	t.records.Forget(explainKey(n))
 	if !certain {
 		t.absentOwnersOf(n.kind.GroupKind()).lose(time.Now())
 	}
@@ -174,10 +205,10 @@ func (t *term) reviewWaiting() {
 	clear(t.asking)
 	t.graph.cleared.Clear()
 	for n := range t.graph.all() {
-		if n.orphaning() {
-			t.orphan.add(item{node: n})
-		} else if n.waiting() {
-			t.remove.add(item{node: n})
+		if !n.orphaning() && !n.waiting() {
+			continue
+		}
+		if t.decideAgain(n); !n.orphaning() {
 			var e effects
 			t.graph.considerDependents(n, &e)
 			t.follow(e)

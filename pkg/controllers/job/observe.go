@@ -58,6 +58,8 @@ func live(s snapshot) []reconcile.Live {
 	return []reconcile.Live{reconcile.LiveOf(s.Job.Namespace, selector, s.Pods)}
 }
 
+type orphanObservation = reconcile.Observation[orphanSnapshot, struct{}]
+
 // observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.
 func (k *caches) observeOrphan(_ context.Context, r reconcile.Request[struct{}]) (o orphanObservation, err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // orphanSnapshot is what is observed of a pod that may have a finalizer which nobody would remove (JOB-6).
@@ -22,8 +21,6 @@ type orphanSnapshot struct {
 	Unseen bool         // the Job that controls the pod exists, but the cache does not show it yet
 	Gone   bool         // a live read has not found the Job that controls the pod
 }
-
-type orphanObservation = reconcile.Observation[orphanSnapshot, struct{}]
 
 // jobOf is the Job that controls a pod, as it is read live.
 func jobOf(pod *corev1.Pod) plan.Ref {

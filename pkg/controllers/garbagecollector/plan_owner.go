@@ -1,0 +1,50 @@
+package garbagecollector
+
+import (
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// ownerSnapshot is what is known of an owner that no watch has shown, and what a live read of it has just said.
+type ownerSnapshot struct {
+	owner    statedOwner
+	stated   bool       // dependents still state it
+	busy     bool       // it waits for its turn, as others of its kind are being read
+	state    ownerState // what the read says
+	err      error      // why the read says nothing, or why nobody can tell
+	failures int        // of reads before this one
+}
+
+// ownerDecision is what follows from that.
+type ownerDecision struct {
+	dropped bool  // nobody need know any more
+	waits   bool  // for its turn
+	known   bool  // it is known what the owner is, or that nobody can tell
+	warn    error // why dependents stay, of which users are told; nil if they are not
+	again   error // why it is to be read again; nil if it is not
+}
+
+// resolved reports whether it is known whether the owner exists.
+func (s ownerSnapshot) resolved() bool { return s.err == nil && s.state != unresolvable }
+
+// planOwner decides about an owner that no watch has shown (GC-19, GC-33). It writes nothing: dependents are decided
+// about themselves.
+func planOwner(_ time.Time, s ownerSnapshot) (ownerDecision, plan.Plan) {
+	switch {
+	case !s.stated:
+		return ownerDecision{dropped: true}, plan.Plan{}
+	case s.busy:
+		return ownerDecision{waits: true}, plan.Plan{}
+	}
+	d := ownerDecision{known: s.err == nil || s.state == unresolvable, again: s.err}
+	switch {
+	case s.state == present:
+		d.again = errNotShown
+	case s.err == nil && s.state == unresolvable:
+		d.warn = errNamespaced
+	case s.failures >= lasting-1:
+		d.warn = s.err
+	}
+	return d, plan.Plan{}
+}

@@ -1,0 +1,53 @@
+package garbagecollector
+
+import (
+	"errors"
+	"testing"
+)
+
+// GC-19, GC-20, GC-33 to GC-35, GC-69: what a live read of an owner leads to.
+func TestPlanOwner(t *testing.T) {
+	down := errors.New("down")
+	read := func(state ownerState, err error, failures int) ownerSnapshot {
+		return ownerSnapshot{owner: statedOwner{name: "set"}, stated: true, state: state, err: err, failures: failures}
+	}
+	for _, c := range []struct {
+		name string
+		s    ownerSnapshot
+		want ownerDecision
+	}{
+		{"nobody states it", ownerSnapshot{busy: true}, ownerDecision{dropped: true}},
+		{"others of its kind are read", ownerSnapshot{stated: true, busy: true, failures: 20}, ownerDecision{waits: true}},
+		{"it is gone", read(notFound, nil, 0), ownerDecision{known: true}},
+		{"it exists, and a watch will show it", read(present, nil, 20), ownerDecision{known: true, again: errNotShown}},
+		{"the server does not answer", read(unverified, down, 8), ownerDecision{again: down}},
+		{"it does not answer for long", read(unverified, down, 9), ownerDecision{warn: down, again: down}},
+		{"its kind is unknown", read(unresolvable, down, 0), ownerDecision{known: true, again: down}},
+		{"its kind is unknown for long", read(unresolvable, down, 9), ownerDecision{known: true, warn: down, again: down}},
+		{"it has a namespace, and the object none", read(unresolvable, nil, 0), ownerDecision{known: true, warn: errNamespaced}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, p := planOwner(now, c.s); got != c.want || !p.Empty() || p.Requeue != 0 {
+				t.Errorf("decided %+v, want %+v; planned %+v", got, c.want, p)
+			}
+		})
+	}
+}
+
+// An owner that is stated again before it is dropped is looked up, and one that may be read meanwhile does not wait.
+func TestOwnersThatAreNotReadAreNotForgotten(t *testing.T) {
+	run(t, func(b *bench) {
+		c := statedOwner{apiVersion: "v1", kind: "ConfigMap", namespace: "shop", name: "gone", uid: "gone"}
+		b.see(b.put("web", "gone"))
+		if err := b.noteOwner(ownerSnapshot{owner: c}, ownerDecision{dropped: true}); err == nil || !b.term.graph.isStated(c) {
+			t.Errorf("it is dropped: %v", err)
+		}
+		b.mu.Lock()
+		k := b.term.readsOf(c)
+		b.mu.Unlock()
+		if err := b.noteOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil ||
+			len(k.turns) != 0 {
+			t.Errorf("it waits: %v, %v", k.turns, err)
+		}
+	})
+}
