@@ -15,7 +15,7 @@ type HoldEnd int
 // The reasons that a plan may give. The engine finds out by itself that the object of a key is gone, that the process
 // leads no longer, and that an operator has released the brake.
 const (
-	ByProof     HoldEnd = iota // live reads agree
+	ByProof     HoldEnd = iota // live reads agree, or the numbers are no longer out of the ordinary
 	ByTime                     // the time is over for which it is held without proof
 	NothingLeft                // nothing is left of what was held
 )

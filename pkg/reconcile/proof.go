@@ -31,6 +31,10 @@ type Proof struct {
 	Read   map[plan.Ref]Reading
 	Failed time.Time // when a read was last not answered; zero if all were
 	Slow   time.Time // when a read has last taken more than a second; likewise
+
+	// misread is why [Found] could not return what was read, so that a plan which has not looked at that error is not
+	// carried out; nil in tests.
+	misread *error
 }
 
 // Reading is what one live read has shown.
@@ -43,7 +47,9 @@ type Reading struct {
 }
 
 // Found returns the object that a live read has shown; nil if there is none. If ok is false, it was not read: err says
-// why, or is nil if no plan of this reconcile has asked for it yet.
+// why, or is nil if no plan of this reconcile has asked for it yet. T is the type of the kind; with Metadata it is
+// [metav1.PartialObjectMetadata], and of a kind that client-go does not know unstructured.Unstructured. The reconcile
+// fails if it is another one.
 func Found[T plan.Object](p Proof, ref plan.Ref) (o T, ok bool, err error) {
 	r, ok := p.Read[ref]
 	if !ok || r.Err != nil {
@@ -51,7 +57,11 @@ func Found[T plan.Object](p Proof, ref plan.Ref) (o T, ok bool, err error) {
 	}
 	if len(r.Objects) > 0 {
 		if o, ok = r.Objects[0].(T); !ok {
-			return o, false, fmt.Errorf("%s was read as %T", ref, r.Objects[0])
+			err = fmt.Errorf("%s was read as %T, which is no %T", ref, r.Objects[0], o)
+			if p.misread != nil {
+				*p.misread = err
+			}
+			return o, false, err
 		}
 	}
 	return o, true, nil
@@ -80,7 +90,7 @@ func (p Proof) Lacks(by plan.Plan) (refs []plan.Ref, err error) {
 func (r *run[K, S, D, M]) prove(
 	ctx context.Context, o Observation[S, M], d D, p plan.Plan,
 ) (Observation[S, M], D, plan.Plan, error) {
-	proof, seen := Proof{Now: r.record.Time, Read: map[plan.Ref]Reading{}}, o
+	proof, seen := Proof{Now: r.record.Time, Read: map[plan.Ref]Reading{}, misread: new(error)}, o
 	for round := 0; ; round++ {
 		refs, err := proof.Lacks(p)
 		switch {
@@ -96,7 +106,9 @@ func (r *run[K, S, D, M]) prove(
 		}
 		proof.Failed, proof.Slow = r.runner.reads.trouble()
 		o = r.runner.Prove(seen, proof)
-		d, p = r.plan(o.Snapshot)
+		if d, p = r.plan(o.Snapshot); *proof.misread != nil {
+			return o, d, p, *proof.misread
+		}
 	}
 }
 

@@ -316,6 +316,30 @@ func TestProofIsOfWhatWasObservedBefore(t *testing.T) {
 	})
 }
 
+// Who asks for an object as another type than it was read as has learned nothing, and does not delete because of that.
+func TestProofOfAnotherTypeIsNone(t *testing.T) {
+	metadata := podRef("keep")
+	metadata.Metadata = true
+	decide := func(s toy) plan.Plan {
+		if keep, _, _ := Found[*corev1.Pod](s.proof, metadata); keep != nil {
+			return plan.Plan{Why: "it exists"}
+		}
+		return plan.Plan{Proof: []plan.Ref{metadata}, Steps: []plan.Step{plan.Delete{Objects: objects(s.pods)}}}
+	}
+	proving(t, decide, func(w *world, _ *reading) {
+		w.put("other", 0)
+		w.putPods("other", "keep")
+		w.put("a", 0)
+		w.putPods("a", "x")
+		w.settle()
+		w.wantPods(2)
+		record, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"})
+		if want := "Pod ns/keep was read as *v1.PartialObjectMetadata, which is no *v1.Pod"; record.Error != want {
+			t.Errorf("%q, want %q", record.Error, want)
+		}
+	})
+}
+
 // A controller whose plans ask for reads needs a function that takes them.
 func TestProofNeedsAFunctionThatTakesIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -92,7 +92,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is lost after an error",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line", "\tif rec.Retries&"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line", "\tif line"}},
 		Script: withoutElection + `
 			set compare 1
 			at 1s   create web replicas=3 image=good:1
