@@ -41,7 +41,8 @@ type run[K comparable, S, D, M any] struct {
 	gone   bool          // the object of the key is gone
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
 	due    time.Duration // until there is more to report; zero: only an event leads to that
-	// records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be written
+	// records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be
+	// written
 	tell func()
 }
 

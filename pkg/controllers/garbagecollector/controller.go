@@ -51,8 +51,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // lasting is after how many tries a failure is not just a moment too early.
 const lasting = 10
 
-// The controllers of which the collector consists: of objects that are decided about, of owners that no watch has shown,
-// of namespaces in which objects wait to learn whether they have dependents, and of kinds of owners that are not found.
+// The controllers of which the collector consists: of objects that are decided about, of owners that no watch has
+// shown, of namespaces in which objects wait to learn whether they have dependents, and of kinds of owners that are
+// not found.
 type (
 	objects    = reconcile.TypedController[*node, snapshot, decision, struct{}]
 	owners     = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, struct{}]

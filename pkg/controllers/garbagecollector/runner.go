@@ -219,7 +219,8 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 type objectObservation = reconcile.Observation[snapshot, struct{}]
 
 // observeObject copies what a decision about an object goes by.
-func (r *runner) observeObject(_ context.Context, req reconcile.TypedRequest[*node, struct{}]) (o objectObservation, _ error) {
+func (r *runner) observeObject(_ context.Context, req reconcile.TypedRequest[*node, struct{}]) (o objectObservation,
+	_ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.term.graph.has(req.Key) {
