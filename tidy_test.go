@@ -542,7 +542,7 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		return of == "time" && (name == "Now" || name == "Until") || of == "metav1" && name == "Now"
 	}, map[string]string{
 		"pkg/controllers/garbagecollector/runner.go":                 "when this process has tried to delete an object",
-		"pkg/controllers/garbagecollector/controller.go":             "since when the brake holds",
+		"pkg/controllers/garbagecollector/runner_brake.go":           "since when the brake holds",
 		"pkg/controllers/garbagecollector/term.go":                   "when this process has seen that an object is gone",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
 		"pkg/controllers/attachdetach/observe_lookups.go":            "when this process has seen that a driver is absent",

@@ -80,8 +80,8 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is given up after five failures",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line",
-			"\tif rec.Retries < 5 {\n\t\tr.runner.enqueueAfter(r.key, r.next)\n\t}\n\tif line"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line && ",
+			"\tif rec.Retries < 5 {\n\t\tr.runner.enqueueAfter(r.key, r.next)\n\t}\n\tif line && "}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  quota pods=2
@@ -92,7 +92,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is lost after an error",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line", "\tif line"}},
+			"\tr.runner.enqueueAfter(r.key, r.next)\n\tif line && ", "\tif line && "}},
 		Script: withoutElection + `
 			set compare 1
 			at 1s   create web replicas=3 image=good:1

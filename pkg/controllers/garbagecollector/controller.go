@@ -2,7 +2,7 @@ package garbagecollector
 
 import (
 	"cmp"
-	"time"
+	"context"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -27,6 +27,9 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// explainName is that of the collector where people ask about it.
+const explainName = "garbage_collector"
+
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.enabled {
 		return nil, manager.Off{Why: "--enable-garbage-collector=false"}
@@ -45,110 +48,74 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return r, nil
 }
 
-// The names of queues of objects (GC-2), and that of the collector where people ask about it.
-const (
-	explainName = "garbage_collector"
-	deleteQueue = "garbage_collector_attempt_to_delete"
-	orphanQueue = "garbage_collector_attempt_to_orphan"
-)
-
 // lasting is after how many tries a failure is not just a moment too early.
 const lasting = 10
 
-// objects is the controller of objects that are decided about, and objectRequest and objectObservation are those of it.
+// The controllers of which the collector consists: of objects that are decided about, of owners that no watch has
+// shown, of namespaces in which objects wait to learn whether they have dependents, and of kinds of owners that are
+// not found.
 type (
-	objects           = reconcile.TypedController[*node, snapshot, decision, struct{}]
-	objectRequest     = reconcile.TypedRequest[*node, struct{}]
-	objectObservation = reconcile.Observation[snapshot, struct{}]
+	objects    = reconcile.TypedController[*node, snapshot, decision, struct{}]
+	owners     = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	namespaces = reconcile.TypedController[string, unlistedSnapshot, unlistedDecision, struct{}]
+	absences   = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 )
 
-// newObjects returns what decides about objects for one term: about those whose owners may be gone, or about those that
-// are deleted without their dependents.
-func (r *runner) newObjects(
-	name, queue string, decide func(time.Time, snapshot) (decision, plan.Plan),
-) *reconcile.TypedRunner[*node, snapshot, decision, struct{}] {
-	return reconcile.NewTyped(r.shared, r.access, objects{
-		Name:             name,
-		QueueName:        queue,
-		Workers:          r.workers,
-		KeyName:          (*node).key,
-		Recorded:         r.recorded,
-		SharedRecords:    r.records,
-		Observe:          r.observeObject,
-		Plan:             decide,
-		Prove:            proveObject,
-		Planned:          r.noteDecision,
-		Applied:          r.noteOutcome,
-		Owner:            func(s snapshot) plan.Object { return s.object },
-		Source:           begun[*node](r.starting),
-		Lasting:          lasting,
-		SkipVerification: true, // it has no caches
-	})
+// queues are what runs them for one term: for objects that may have to be deleted, and for those whose dependents are
+// to be orphaned, there is one each.
+type queues struct {
+	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
+	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	ask            *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}]
+	prove          *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 }
 
-// owners is the controller of owners that no watch has shown.
-type owners = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, struct{}]
-
-// newOwners returns what looks up owners for one term. People are told of their dependents.
-func (r *runner) newOwners() *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}] {
-	return reconcile.NewTyped(r.shared, r.access, owners{
-		Name:             "garbage_collector_verify_owner",
-		Workers:          r.workers,
-		KeyName:          func(c statedOwner) plan.Key { return plan.Key{Namespace: c.namespace, Name: c.name} },
-		Recorded:         unrecorded[statedOwner],
-		Observe:          r.observeOwner,
-		Plan:             planOwner,
-		Planned:          r.noteOwner,
-		Source:           begun[statedOwner](r.starting),
-		Lasting:          lasting,
-		SkipVerification: true, // it has no caches
-	})
+func (r *runner) newQueues() queues {
+	remove := objects{
+		Name: explainName, QueueName: "garbage_collector_attempt_to_delete", KeyName: (*node).key,
+		Recorded: r.recorded, SharedRecords: r.records, Owner: func(s snapshot) plan.Object { return s.object },
+		Observe: r.observeObject, Plan: planObject, Prove: proveObject, Planned: r.noteDecision, Applied: r.noteOutcome,
+	}
+	orphan := remove
+	orphan.Name, orphan.QueueName = "garbage_collector_attempt_to_orphan", ""
+	orphan.Plan = planOrphan
+	return queues{
+		remove: newPart(r, remove),
+		orphan: newPart(r, orphan),
+		verify: newPart(r, owners{
+			Name: "garbage_collector_verify_owner", KeyName: statedOwner.key,
+			Observe: r.observeOwner, Plan: planOwner, Planned: r.noteOwner,
+		}),
+		ask: newPart(r, namespaces{
+			Name:    "garbage_collector_list_dependents",
+			KeyName: func(namespace string) plan.Key { return plan.Key{Namespace: namespace} },
+			Observe: r.observeUnlisted, Plan: planUnlisted, Planned: r.noteUnlisted,
+		}),
+		prove: newPart(r, absences{
+			Name:    "garbage_collector_prove_absence",
+			KeyName: func(kind schema.GroupKind) plan.Key { return plan.Key{Name: kind.String()} },
+			Observe: r.observeAbsence, Plan: planAbsence, Planned: r.noteAbsence,
+			Remember: reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
+		}),
+	}
 }
 
-// namespaces is the controller of those in which objects wait to learn whether they have dependents.
-type namespaces = reconcile.TypedController[string, unlistedSnapshot, unlistedDecision, struct{}]
-
-// newUnlisted returns what lists namespaces for one term.
-func (r *runner) newUnlisted() *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}] {
-	return reconcile.NewTyped(r.shared, r.access, namespaces{
-		Name:             "garbage_collector_list_dependents",
-		Workers:          r.workers,
-		KeyName:          func(namespace string) plan.Key { return plan.Key{Namespace: namespace} },
-		Recorded:         unrecorded[string],
-		Observe:          r.observeUnlisted,
-		Plan:             planUnlisted,
-		Planned:          r.noteUnlisted,
-		Source:           begun[string](r.starting),
-		Lasting:          lasting,
-		SkipVerification: true, // it has no caches
-	})
+// newPart returns what runs one of the controllers. None has caches. People are told of objects only, and watches
+// enqueue nothing before all parts work.
+func newPart[K comparable, S, D, M any](
+	r *runner, c reconcile.TypedController[K, S, D, M],
+) *reconcile.TypedRunner[K, S, D, M] {
+	starting := r.starting
+	starting.Add(1)
+	c.Source = func(context.Context, func(K)) { starting.Done() }
+	if c.Recorded == nil {
+		c.Recorded = func(K, *explain.Record) (name plan.Key, ok bool) { return name, false }
+	}
+	c.Workers, c.Lasting, c.SkipVerification = r.workers, lasting, true
+	return reconcile.NewTyped(r.shared, r.access, c)
 }
 
-// unrecorded records nothing.
-func unrecorded[K any](K, *explain.Record) (name plan.Key, ok bool) { return name, false }
-
-// absences is the controller of what is not found: its keys are kinds of owners.
-type absences = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
-
-// newProofs returns what looks for proof, for one term, that owners of a kind are gone.
-func (r *runner) newProofs() *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory] {
-	return reconcile.NewTyped(r.shared, r.access, absences{
-		Name:             "garbage_collector_prove_absence",
-		Workers:          r.workers,
-		KeyName:          func(kind schema.GroupKind) plan.Key { return plan.Key{Name: kind.String()} },
-		Observe:          r.observeAbsence,
-		Plan:             planAbsence,
-		Remember:         reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
-		Planned:          r.noteAbsence,
-		Source:           begun[schema.GroupKind](r.starting),
-		SkipVerification: true, // it has no caches
-	})
-}
-
-// noteAbsence tells the term what was decided.
-func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.term.noteAbsence(time.Now(), s, d)
-	return nil
+// parts returns the queues in the order in which people see them.
+func (q queues) parts() reconcile.Part {
+	return reconcile.Together(q.remove, q.orphan, q.verify, q.ask, q.prove)
 }

@@ -90,12 +90,6 @@ func (r *runner) begin() {
 	r.term = r.newTerm()
 }
 
-// begun is the Source of a part of a term: watches enqueue nothing before all parts work.
-func begun[K comparable](starting *sync.WaitGroup) func(context.Context, func(K)) {
-	starting.Add(1)
-	return func(context.Context, func(K)) { starting.Done() }
-}
-
 // Records returns what is remembered for /debug/explain.
 func (r *runner) Records() []*explain.Records { return []*explain.Records{r.records} }
 
@@ -222,8 +216,11 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 	}
 }
 
+type objectObservation = reconcile.Observation[snapshot, struct{}]
+
 // observeObject copies what a decision about an object goes by.
-func (r *runner) observeObject(_ context.Context, req objectRequest) (o objectObservation, _ error) {
+func (r *runner) observeObject(_ context.Context, req reconcile.TypedRequest[*node, struct{}]) (o objectObservation,
+	_ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.term.graph.has(req.Key) {

@@ -121,7 +121,7 @@ func (t *term) hold(now time.Time, n *node, kind schema.GroupVersionKind) bool {
 	case !t.inherits(now, a) && !t.countAndCompare(now, n, a):
 		return false
 	default:
-		t.proofs.Enqueue(kind.GroupKind(), "", 0)
+		t.prove.Enqueue(kind.GroupKind(), "", 0)
 	}
 	a.held.Insert(n)
 	return true
@@ -206,8 +206,10 @@ func (t *term) lacksOwner(n *node, kind schema.GroupKind) bool {
 }
 
 // noteAbsence has what was held go if that was decided. Otherwise people are told why it is held.
-func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) {
-	a := t.absentOwnersOf(s.Kind)
+func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, now, a := r.term, time.Now(), r.term.absentOwnersOf(s.Kind)
 	for n := range a.held {
 		if !t.lacksOwner(n, s.Kind) {
 			a.held.Delete(n)
@@ -231,6 +233,7 @@ func (t *term) noteAbsence(now time.Time, s absenceSnapshot, d absenceDecision) 
 		t.brake.Hold(now, held(s.Kind), fmt.Sprintf("the owners of %d have not been found, "+
 			"and it is not proved that they are gone: %s", s.Waiting, d.Why))
 	}
+	return nil
 }
 
 // believe has owners that are not found count as gone for a while, and lets what was held go.

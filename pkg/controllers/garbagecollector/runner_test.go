@@ -320,20 +320,20 @@ func TestChangeOfWhatIsGone(t *testing.T) {
 
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
-	r := &runner{records: explain.NewRecords(nil), workers: 1}
-	r.resources = func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
-		if got := strings.Join(verbs, " "); got != "delete list watch" {
-			t.Errorf("verbs are %s", got)
-		}
-		failed := errors.New("some groups fail")
-		return []client.Mapping{
-			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
-			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events",
-				Namespaced: true},
-			{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
-			{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "events", Namespaced: true},
-		}, failed
-	}
+	r := &runner{records: explain.NewRecords(nil), workers: 1,
+		resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
+			if got := strings.Join(verbs, " "); got != "delete list watch" {
+				t.Errorf("verbs are %s", got)
+			}
+			failed := errors.New("some groups fail")
+			return []client.Mapping{
+				{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+				{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events",
+					Namespaced: true},
+				{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
+				{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "events", Namespaced: true},
+			}, failed
+		}}
 	r.begin()
 	found, err := r.discover(t.Context())
 	want := []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Group: "example.com", Version: "v1", Resource: "events"}}

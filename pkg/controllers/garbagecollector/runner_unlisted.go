@@ -33,15 +33,11 @@ func (t *term) askLater(n *node, d decision) {
 	t.asking[n.namespace].Insert(n)
 }
 
-// unlistedRequest and unlistedObservation are those of namespaces.
-type (
-	unlistedRequest     = reconcile.TypedRequest[string, struct{}]
-	unlistedObservation = reconcile.Observation[unlistedSnapshot, struct{}]
-)
-
 // observeUnlisted lists a namespace live, for the kinds whose objects are not known. A list of all namespaces fails if
 // one object in any of them cannot be converted or decoded.
-func (r *runner) observeUnlisted(ctx context.Context, req unlistedRequest) (unlistedObservation, error) {
+func (r *runner) observeUnlisted(
+	ctx context.Context, req reconcile.TypedRequest[string, struct{}],
+) (o reconcile.Observation[unlistedSnapshot, struct{}], _ error) {
 	s := unlistedSnapshot{namespace: req.Key}
 	listed, resources := r.unlisted(&s)
 	if len(s.asking) > 0 && len(resources) <= mostAsked {
@@ -50,7 +46,8 @@ func (r *runner) observeUnlisted(ctx context.Context, req unlistedRequest) (unli
 		defer r.mu.Unlock()
 		s.owners, s.known = owners, err == nil && listed.IsSuperset(r.term.graph.listing)
 	}
-	return unlistedObservation{Exists: true, Snapshot: s}, nil
+	o.Exists, o.Snapshot = true, s
+	return o, nil
 }
 
 // unlisted puts in which objects of a namespace wait. It returns the resources that are being listed, and those of them

@@ -27,26 +27,26 @@ const (
 	mostExplained = 100
 )
 
+// key names the owner, for people.
+func (c statedOwner) key() plan.Key { return plan.Key{Namespace: c.namespace, Name: c.name} }
+
 // groupVersionKind is the owner's kind.
 func (c statedOwner) groupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(c.apiVersion, c.kind)
 }
 
-// ownerRequest and ownerObservation are those of owners that no watch has shown.
-type (
-	ownerRequest     = reconcile.TypedRequest[statedOwner, struct{}]
-	ownerObservation = reconcile.Observation[ownerSnapshot, struct{}]
-)
-
 // observeOwner reads an owner live, if it is its turn. It gives back the turn before it returns, and changes nothing
 // else.
-func (r *runner) observeOwner(ctx context.Context, req ownerRequest) (ownerObservation, error) {
+func (r *runner) observeOwner(
+	ctx context.Context, req reconcile.TypedRequest[statedOwner, struct{}],
+) (o reconcile.Observation[ownerSnapshot, struct{}], _ error) {
 	s := ownerSnapshot{owner: req.Key, failures: req.Failures}
 	if s.stated, s.busy = r.beginRead(req.Key); s.stated && !s.busy {
 		defer r.endRead(req.Key)
 		s.state, s.err = r.look(ctx, req.Key)
 	}
-	return ownerObservation{Exists: true, Snapshot: s}, nil
+	o.Exists, o.Snapshot = true, s
+	return o, nil
 }
 
 // noteOwner tells the term what an owner is. It fails if the owner is to be read again.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
-	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -47,20 +46,6 @@ type term struct {
 	health  *health
 }
 
-// queues are what the collector works on: objects to be decided about, owners whose dependents are to be orphaned,
-// owners to be verified, namespaces to be listed for dependents, and kinds of owners whose absence is to be proved.
-type queues struct {
-	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
-	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
-	ask            *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}]
-	proofs         *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
-}
-
-// parts returns the queues in the order in which people see them.
-func (q queues) parts() reconcile.Part {
-	return reconcile.Together(q.remove, q.orphan, q.verify, q.ask, q.proofs)
-}
-
 // newTerm returns a term in which nothing is known yet.
 func (r *runner) newTerm() *term {
 	return &term{
@@ -69,14 +54,7 @@ func (r *runner) newTerm() *term {
 		awaiting: map[schema.GroupKind][]statedOwner{}, reads: map[schema.GroupVersionKind]*kindReads{},
 		asking: map[string]sets.Set[*node]{}, warned: map[statedOwner]sets.Set[*node]{},
 		absentByKind: map[schema.GroupKind]*absentOwners{}, local: sets.New[schema.GroupVersion](),
-		queues: queues{
-			remove: r.newObjects(explainName, deleteQueue, planObject),
-			orphan: r.newObjects(orphanQueue, orphanQueue, planOrphan),
-			verify: r.newOwners(),
-			ask:    r.newUnlisted(),
-			proofs: r.newProofs(),
-		},
-		workers: r.workers,
+		queues: r.newQueues(), workers: r.workers,
 		records: r.records, events: r.events, brake: r.brake, health: &r.health,
 	}
 }
