@@ -191,7 +191,7 @@ type state struct {
 	changed <-chan struct{}             // closed when this may have changed
 }
 
-// look tells how some resources are: whether all were asked for, and which is missing.
+// look says how some resources are: whether all were asked for, and which is missing.
 func (a *APIs) look(resources []schema.GroupVersionResource) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -23,6 +23,6 @@
 //
 // An admission webhook may undo a change, so that the same one is asked for again. It is then left out for a while,
 // twice as long each time, and all else goes on. A creation that came back with labels that its selector does not match
-// has failed, and the next one of that owner waits likewise. When a key has failed for long, [Writing.TellFailure]
-// records an event about it, unless the step had one that tells.
+// has failed, and the next one of that owner waits likewise. When a key has failed for long, [Writing.RecordFailure]
+// records an event about it, unless the step had one.
 package executor

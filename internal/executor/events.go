@@ -30,7 +30,7 @@ func (w *Writing) record(about plan.Object, e plan.Event, name string, err error
 }
 
 // emitFailure records the event of a step about a write that has failed. Of a write that the server puts off it says
-// nothing: see TellFailure.
+// nothing: see RecordFailure.
 func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 	if Silent(err) || PutOff(err) || e.Reason == "" || w.owner == nil {
 		return
@@ -45,10 +45,10 @@ func (w *Writing) emitFailure(e plan.Event, name string, err error) {
 var failureReasons = map[plan.Verb]string{plan.Created: "FailedCreate", plan.Changed: "FailedUpdate",
 	plan.Deleted: "FailedDelete"}
 
-// TellFailure records an event about the first of these writes that has failed, unless the event of a step has reported
-// one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the object that
-// could not be written.
-func (w *Writing) TellFailure(outcomes ...plan.Outcome) {
+// RecordFailure records an event about the first of these writes that has failed, unless the event of a step has
+// reported one: a refusal that lasts is no secret, whatever the controller is. It is on the owner, or else on the
+// object that could not be written.
+func (w *Writing) RecordFailure(outcomes ...plan.Outcome) {
 	w.mu.Lock()
 	reported := w.failureReported
 	w.mu.Unlock()

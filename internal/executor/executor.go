@@ -99,7 +99,7 @@ type Writing struct {
 	leftOut time.Duration // see LeftOut
 	// outcome is that of the steps that are being carried out.
 	outcome         plan.Outcome
-	failureReported bool // an event tells of a write that has failed
+	failureReported bool // an event was recorded of a write that has failed
 	// touched says what this reconcile has written, by the uid of the object.
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once

@@ -10,5 +10,5 @@
 // have left it, and asks whether this process still leads. Otherwise the write is not sent.
 //
 // Caches are filled by the root identity, because the roles of controllers do not let them list what they watch. For
-// the same reason it compares caches with the server, and tells of failures where an account may record no events.
+// the same reason it compares caches with the server, and records failures where an account may record no events.
 package identity

@@ -11,7 +11,7 @@ import (
 type guard struct {
 	next   http.RoundTripper
 	before func(ctx context.Context) error // waits; nil if there is nothing to wait for
-	// may tells whether this process may write to a namespace; "" stands for what belongs to the cluster.
+	// may says whether this process may write to a namespace; "" stands for what belongs to the cluster.
 	may func(namespace string) bool
 }
 

@@ -34,7 +34,7 @@ type State[M, C any] struct {
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	Early       bool        // the next retry comes before the backoff is over, since there is more to report then
 	Held        string      // what the last plan holds; empty for nothing
-	Aliases     []plan.Key  // other names by which people are told of the key
+	Aliases     []plan.Key  // other names by which people know the key
 	look        *time.Timer // has the key reconciled again in case that the caches never show what was written
 
 	// Guarded by the lock of [States].

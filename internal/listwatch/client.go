@@ -47,7 +47,7 @@ type Client struct {
 	coalescing *http.Client // for kinds that change all the time, and none of whose changes is urgent
 	projection *projection.Projection
 	liveness   *Liveness
-	// apis tells which resources are missing; nil if nobody asks.
+	// apis says which resources are missing; nil if nobody asks.
 	apis *apis.APIs
 	Rollbacks
 }

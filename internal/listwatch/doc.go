@@ -2,7 +2,7 @@
 //
 // [NewClient] makes a client that decodes only what the caches keep, and [Client.ListWatch] what an informer needs of
 // it. Lists and watches that fail are retried within seconds, their errors are logged at a limited rate, and [Activity]
-// tells whether a watch is alive: a bookmark a minute is the only sign of life in a quiet cluster.
+// says whether a watch is alive: a bookmark a minute is the only sign of life in a quiet cluster.
 //
 // # Leases
 //

@@ -21,7 +21,7 @@ type managed struct {
 	sources []*manager.Manager
 }
 
-// follow has the gauge tell of a manager, too.
+// follow has the gauge follow a manager, too.
 func (g *managed) follow(m *manager.Manager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

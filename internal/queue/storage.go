@@ -50,7 +50,7 @@ type entry[K comparable] struct {
 	arrival list.Element[*entry[K]]
 }
 
-// newStorage returns an empty one. The function tells the namespace of a key.
+// newStorage returns an empty one. The function returns the namespace of a key.
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
 	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{},
 		byName: map[string]*waiting[K]{}}

@@ -53,7 +53,7 @@ type Release struct {
 	Cause Cause
 }
 
-// MinHeld is how long something must have been held before anybody is told. Most of what cannot be proved at once can
+// MinHeld is how long something must have been held before there is an event. Most of what cannot be proved at once can
 // be proved a moment later, and nobody should be woken for that.
 const MinHeld = 30 * time.Second
 
@@ -77,7 +77,7 @@ type inheritance struct {
 type hold struct {
 	Hold
 	told  bool
-	cause Cause // empty while it is held; a hold that nobody was told of is forgotten when it ends
+	cause Cause // empty while it is held; a hold without an event is forgotten when it ends
 }
 
 // New returns a brake that holds nothing.
@@ -197,7 +197,7 @@ func (b *Brake) Release(what string, cause Cause) {
 	}
 }
 
-// Holds returns what has been held for long enough to tell people, sorted.
+// Holds returns what has been held for long enough for an event, sorted.
 func (b *Brake) Holds(now time.Time) (all []Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,8 +209,8 @@ func (b *Brake) Holds(now time.Time) (all []Hold) {
 	return sorted(all)
 }
 
-// Events returns what people are to be told of: what is held since longer than [MinHeld], and what of this has ended,
-// each once.
+// Events returns what events are to be recorded for: what is held since longer than [MinHeld], and what of this has
+// ended, each once.
 func (b *Brake) Events(now time.Time) (held []Hold, ended []Release) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

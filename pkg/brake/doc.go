@@ -5,7 +5,7 @@
 // controller says how many objects it is about to remove, and of how many, and asks whether that [Brake.Trips] the
 // brake. If it does, it looks for proof. While it has none, its plan leaves the objects alone and says so (plan.Hold):
 // package reconcile then calls [Brake.Hold], and [Brake.Release] when no plan says so any more. The manager makes an
-// event, a metric and an explanation of what is held, and tells the brake when an operator releases it.
+// event, a metric and an explanation of what is held, and notes in the brake when an operator releases it.
 //
 // What a user has asked for by name needs no brake: the deletion of an owner that a watch has shown, of a namespace
 // or of a custom resource definition.

@@ -126,7 +126,7 @@ func (c *Clients) Config() (*rest.Config, *http.Client) {
 	return &own, c.http
 }
 
-// newScales returns a client of the scales of any resource, as discovery tells of them.
+// newScales returns a client of the scales of any resource, as discovery describes them.
 func (c *Clients) newScales() (scale.ScalesGetter, error) {
 	client, err := c.pathClient()
 	if err != nil {

@@ -35,7 +35,7 @@ type Elector struct {
 	watched  coordinationv1.LeasesGetter // nil: the lease is only tried periodically
 	// events say who leads. Nil: there are none.
 	events resourcelock.EventRecorder
-	// clock tells the time by both clocks of the machine.
+	// clock has the time by both clocks of the machine.
 	clock func() instant
 	// current is the present term; nil while there is none.
 	current atomic.Pointer[term]

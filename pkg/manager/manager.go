@@ -182,7 +182,7 @@ type instance struct {
 	apis        *apis.APIs            // that controllers need or use
 	refusals    identity.Refusals     // of the lease
 	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
-	// caches tell health and metrics how the caches do.
+	// caches show health and metrics how the caches do.
 	caches     caches
 	continuous func(context.Context) error // see [listwatch.Client.Continuous]
 	// ending says that the process is about to end, so it is not ready.

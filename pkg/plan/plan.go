@@ -31,7 +31,7 @@ type Plan struct {
 	// something. The engine reads what it has not read yet, and plans again with what it has found. It is ignored in a
 	// report.
 	Proof []Ref
-	// Hold is what the plan leaves alone until there is proof. The engine tells people and the next leader of it,
+	// Hold is what the plan leaves alone until there is proof. The engine passes it on to people and the next leader,
 	// by the brake of the controller. It is ignored in a report.
 	Hold    Hold
 	Steps   []Step        // in order; the first failure stops the plan

@@ -61,16 +61,16 @@ type TypedController[K comparable, S, D, M any] struct {
 	// gets the memory of the Observation. If ok is false, nothing is committed: the next Observe gets the same
 	// memory and the same changes again. It is pure. Nil stands for [IfCarriedOut].
 	Remember func(now time.Time, s S, d D, seen *M, did, reported plan.Outcome) (m *M, ok bool)
-	// Planned is told what was decided, right before the steps are carried out. It puts into a [Term] what other keys
+	// Planned gets what was decided, right before the steps are carried out. It puts into a [Term] what other keys
 	// have to know by then, such as what this one is about to take. An error stops the reconcile: [plan.ErrStale] if
 	// another key has taken it. It may be nil, and must be quick.
 	Planned func(s S, d D) error
-	// Applied is told what became of a plan and of its report, for metrics and log lines of the controller's own.
+	// Applied gets what became of a plan and of its report, for metrics and log lines of the controller's own.
 	// The outcome of the report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is
 	// none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
-	// Aliases are other names by which people ask for a key, see Explained, each with what they are told then. Observe
+	// Aliases are other names by which people ask for a key, see Explained, each with the answer that they get. Observe
 	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
 	Aliases func(s S, d D) map[plan.Key]string
 	// Recorded says by which name a reconcile is recorded for /debug/explain, and whether it is. Of very many keys only
@@ -84,8 +84,8 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Nil stands for a memory that is about more than one object.
 	Subject func(S) types.UID
 
-	// Brake is told what plans hold, and tells people and the next leader: see [plan.Plan.Hold]. It may be nil if no
-	// plan holds anything.
+	// Brake gets what plans hold, and passes it on to people and the next leader: see [plan.Plan.Hold]. It may be
+	// nil if no plan holds anything.
 	Brake *brake.Brake
 
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says
@@ -111,8 +111,8 @@ type TypedController[K comparable, S, D, M any] struct {
 	// (PGC-3), or after a minute if that is shorter.
 	Period time.Duration
 	// Lasting is how many failures in a row are more than a key that comes a moment too early. Only then the log
-	// tells of them, once, and later ones make events about writes that are refused. Zero: the log tells at once,
-	// and again after twice as many; events follow after 15 seconds.
+	// has a line about them, once, and later ones make events about writes that are refused. Zero: the log has one
+	// at once, and again after twice as many; events follow after 15 seconds.
 	Lasting int
 }
 
@@ -247,7 +247,7 @@ type Shared struct {
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch;
 	// their own often may not. Nil: caches are trusted.
 	Verifier client.Reader
-	Clock    Clock // what controllers are told the time by
+	Clock    Clock // where controllers get the time
 }
 
 // Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an
@@ -275,7 +275,7 @@ type Tracker interface {
 	Remove(kind schema.GroupVersionKind, store cache.Store)
 }
 
-// Clock tells the time. The zero Clock is that of the machine.
+// Clock has the time. The zero Clock is that of the machine.
 type Clock struct{ now func() time.Time }
 
 // ClockOf returns a clock by which it is what the function returns.
@@ -290,13 +290,13 @@ func (c Clock) Now() time.Time {
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,
-// CI-20), and who is told what it does.
+// CI-20), and who learns what it does.
 type Access struct {
 	Client client.Client
 	Events record.EventRecorder // nil: events are dropped
 	// Method says how objects of a resource are changed, see [executor.Config]; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) client.Method
-	// MayGet tells whether objects of a resource may be read live, see [executor.Config]; nil: they may.
+	// MayGet says whether objects of a resource may be read live, see [executor.Config]; nil: they may.
 	MayGet func(resource schema.GroupResource) bool
 	Hooks  Hooks
 }
@@ -310,9 +310,9 @@ func (a Access) With(rights rbac.Rights) Access {
 	return a
 }
 
-// TellStale returns a copy that also tells the controller itself of each reconcile that was put off because the
+// OnStale returns a copy that also calls a function of the controller for each reconcile that was put off because the
 // cache of a resource lacks own writes.
-func (a Access) TellStale(own func(schema.GroupResource)) Access {
+func (a Access) OnStale(own func(schema.GroupResource)) Access {
 	others := a.Hooks.Stale
 	a.Hooks.Stale = func(resource schema.GroupResource) {
 		if others != nil {

@@ -16,5 +16,5 @@
 // Observe finds what there is, Plan decides what to write, and Report, knowing what became of that, decides about the
 // status. A plan that destroys something asks for proof: it names what is read live before it is carried out, and Prove
 // puts that into what was observed. What a plan leaves alone because so much of it is out of the ordinary, it holds
-// (plan.Hold), and the brake of the controller tells people.
+// (plan.Hold), and the brake of the controller records events.
 package reconcile

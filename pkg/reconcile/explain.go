@@ -42,9 +42,9 @@ func (r *run[K, S, D, M]) keepRecord() {
 	}
 }
 
-// tellAliases keeps what people are told who ask for the key by other names, and forgets names that it does not have
-// any more.
-func (r *run[K, S, D, M]) tellAliases(now map[plan.Key]string) {
+// recordAliases keeps the answers for people who ask for the key by other names, and forgets names that it does not
+// have any more.
+func (r *run[K, S, D, M]) recordAliases(now map[plan.Key]string) {
 	for _, name := range r.state.Aliases {
 		if _, ok := now[name]; !ok {
 			r.runner.explained.Forget(name)

@@ -149,7 +149,7 @@ func TestLastingRefusalsAreTold(t *testing.T) {
 				w.start()
 				w.BeforeWrite(c.refuse)
 				w.put("a", 1)
-				time.Sleep(tellAfter - time.Second)
+				time.Sleep(eventAfter - time.Second)
 				if n := told(); n != 0 {
 					t.Errorf("told %d times at once", n)
 				}

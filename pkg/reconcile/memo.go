@@ -2,7 +2,7 @@ package reconcile
 
 import "sync"
 
-// Memo remembers what was last worked out of cached objects, by what tells these apart: the uid and the version of an
+// Memo remembers what was last worked out of cached objects, by what distinguishes these: the uid and the version of an
 // object, or the second in which all of them were counted. It saves time and changes no answer, so Observe may have
 // one. The zero value remembers nothing. Its methods may be called concurrently.
 type Memo[K comparable, V any] struct {

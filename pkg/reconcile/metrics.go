@@ -9,7 +9,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 )
 
-// Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more
+// Hooks get what a controller does, for metrics. Each may be nil; none may block. No argument takes more
 // values in a larger cluster.
 type Hooks struct {
 	Reconciled func(result Result, took time.Duration) // one reconcile of a key has ended

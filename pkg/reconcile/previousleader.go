@@ -12,7 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
-// previousLeader tells whether the caches show all that others have written before this process began to lead. They
+// previousLeader says whether the caches show all that others have written before this process began to lead. They
 // may not, and each may lack something else: one shows a ReplicaSet that a previous leader has created, another one
 // none of the pods that it has created for it.
 type previousLeader struct{ freshness.Horizon }

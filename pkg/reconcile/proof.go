@@ -23,7 +23,7 @@ const (
 	slowRead    = time.Second // a read that takes longer is slow, see [Proof]
 )
 
-// Proof is what was read live in one reconcile, because the plan asks for it. It also tells how such reads go,
+// Proof is what was read live in one reconcile, because the plan asks for it. It also says how such reads go,
 // whichever keys of the controller they are for: a server that does not answer this process may not answer others
 // either, such as kubelets.
 type Proof struct {

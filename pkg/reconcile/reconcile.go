@@ -41,21 +41,21 @@ type run[K comparable, S, D, M any] struct {
 	gone   bool          // the object of the key is gone
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
 	due    time.Duration // until there is more to report; zero: only an event leads to that
-	// records an event about a write that has failed, see [executor.Writing.TellFailure]; nil if nothing was to be
+	// records an event about a write that has failed, see [executor.Writing.RecordFailure]; nil if nothing was to be
 	// written
 	tell func()
 }
 
-// tellAfter is how long a key must have failed for an event to tell of a write that is refused, if the step has
+// eventAfter is how long a key must have failed for an event about a write that is refused, if the step has
 // none that does.
-const tellAfter = 15 * time.Second
+const eventAfter = 15 * time.Second
 
 // undone says why a plan is made again that was carried out, see [executor.Writing.LeftOut].
 const undone = "looks again, as an admission webhook or another writer may have undone a change"
 
 // vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of
 // something has led to that before. An object that is deleted while a watch is interrupted is in no list, and no
-// event tells of it; nor does one that was an orphan in the caches when it was deleted.
+// event is about it; nor does one that was an orphan in the caches when it was deleted.
 //
 // A creation that finds its object to exist is followed by another reconcile, too: it may be one of ours that was
 // not answered, and be deleted before the caches show it. While the caches still lack the object, the time until
@@ -123,7 +123,7 @@ func (r *run[K, S, D, M]) do(ctx context.Context) error {
 	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
 	r.hold(p.Hold)
 	if r.runner.Aliases != nil {
-		r.tellAliases(r.runner.Aliases(o.Snapshot, d))
+		r.recordAliases(r.runner.Aliases(o.Snapshot, d))
 	}
 	if r.runner.Applied != nil {
 		r.runner.Applied(ctx, o.Snapshot, d, did, reported)
@@ -166,7 +166,7 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 	}
 	defer func() {
 		r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut()
-		r.tell = func() { writing.TellFailure(did, reported) }
+		r.tell = func() { writing.RecordFailure(did, reported) }
 	}()
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
@@ -195,7 +195,7 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 	r.wrote(reported)
 	switch {
 	case reported.Err != nil:
-		r.due = 0 // it cannot be told
+		r.due = 0 // it cannot be reported
 	case reported.Wrote():
 		r.state.Early = false
 	}
@@ -267,7 +267,7 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 }
 
-// lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
+// lookAgain has the key reconciled again if the caches may never show what was created, adopted or found.
 func (r *run[K, S, D, M]) lookAgain() {
 	if r.gained {
 		term, key := r.runner.queue, r.key
@@ -300,8 +300,8 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 	} else if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
-	r.next = plan.Sooner(r.next, r.report) // what can be told does not wait for what is refused
-	// Nor does the time at which there is more to tell, but once: a report that has nothing new then does not make
+	r.next = plan.Sooner(r.next, r.report) // what can be reported does not wait for what is refused
+	// Nor does the time at which there is more to report, but once: a report that has nothing new then does not make
 	// the backoff shorter.
 	if r.state.Early = r.due > 0 && r.due < r.next && !r.state.Early; r.state.Early {
 		r.next = r.due
@@ -312,20 +312,20 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 	}
 }
 
-// lasts reports whether the log tells of so many failures in a row, and whether an event does.
+// lasts reports whether the log has a line for so many failures in a row, and whether there is an event.
 func (r *run[K, S, D, M]) lasts(failures int) (line, event bool) {
 	if lasting := r.runner.Lasting; lasting > 0 {
 		return failures == lasting, failures > lasting
 	}
 	// 1, 2, 4, 8, ...: a failure that lasts does not flood the log
-	return failures&(failures-1) == 0, r.runner.keys.FailingFor(r.state) >= tellAfter
+	return failures&(failures-1) == 0, r.runner.keys.FailingFor(r.state) >= eventAfter
 }
 
 // forget drops all that is remembered of a key whose object is gone.
 func (r *run[K, S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
 	r.hold(plan.Hold{Ended: plan.NothingLeft})
-	r.tellAliases(nil)
+	r.recordAliases(nil)
 	r.runner.keys.Forget(r.state, wasUnverified)
 }
 

@@ -52,7 +52,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 }
 
 // NewTyped does the same for a controller whose keys are of any type. What people ask about is answered from its
-// records alone, because a key cannot be told from its name.
+// records alone, because a name does not say which key it is of.
 func NewTyped[K comparable, S, D, M any](
 	shared Shared, access Access, c TypedController[K, S, D, M],
 ) *TypedRunner[K, S, D, M] {
@@ -143,7 +143,7 @@ func (r *TypedRunner[K, S, D, M]) end() {
 	r.keys = keystate.New[K, M, Change]()
 }
 
-// Enqueue has a key reconciled after some time, for a reason that no watch and no Source tells of. Keys of one owner,
+// Enqueue has a key reconciled after some time, for a reason that no watch and no Source has. Keys of one owner,
 // which may be empty, take turns with others of their namespace. From when Source is called until Run returns it may be
 // called at any time; otherwise nothing happens.
 func (r *TypedRunner[K, S, D, M]) Enqueue(key K, owner types.UID, after time.Duration) {
@@ -165,7 +165,7 @@ func (r *TypedRunner[K, S, D, M]) cached() bool { return len(r.Watches) > 0 || !
 
 func (r *TypedRunner[K, S, D, M]) namespaceOf(key K) string { return r.KeyName(key).Namespace }
 
-// stale tells that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.
+// stale notes that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.
 func (r *TypedRunner[K, S, D, M]) stale(resource schema.GroupResource) {
 	if r.access.Hooks.Stale != nil {
 		r.access.Hooks.Stale(resource)

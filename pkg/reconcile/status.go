@@ -7,7 +7,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Status tells how a runner does at one moment, for health checks and metrics.
+// Status says how a runner does at one moment, for health checks and metrics.
 type Status struct {
 	Name    string   // of the controller's queue
 	Kinds   []string // of the objects that its keys are named after

@@ -15,7 +15,7 @@ type TermOptions[T any] struct {
 	// until it returns, so it must be quick. Nil: it is the zero value.
 	Begin func() T
 	// Next returns the value after a change of an object: before is nil for a new one, after for one that is gone. It
-	// may be told of a change that Begin has seen in the caches already; the value then has to stay as it is.
+	// may get a change that Begin has seen in the caches already; the value then has to stay as it is.
 	Next func(t T, before, after plan.Object) T
 	// Expire returns the value as time goes by, and how long it stays so; zero for as long as nothing changes it. It is
 	// called after each change, and when that time is over. It may be nil.

@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// verifiable reports whether something can be read live that tells more than the caches.
+// verifiable reports whether something can be read live that shows more than the caches.
 func (r *TypedRunner[K, S, D, M]) verifiable() bool {
 	return r.shared.Verifier != nil && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
 }

@@ -78,7 +78,7 @@ func (r *TypedRunner[K, S, D, M]) handler(w TypedWatch[K]) cache.ResourceEventHa
 			}
 		},
 		DeleteFunc: func(o any) {
-			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok { // the watch has not told of the deletion
+			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok { // the watch has not shown the deletion
 				o = missed.Obj
 			}
 			if before, ok := o.(plan.Object); ok {

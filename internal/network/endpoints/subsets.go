@@ -18,7 +18,7 @@ type Port struct {
 	Number   int32
 	Protocol corev1.Protocol
 	App      string
-	// HasApp tells an empty App from none.
+	// HasApp distinguishes an empty App from none.
 	HasApp bool
 }
 
@@ -324,7 +324,7 @@ type ID struct {
 	UID types.UID
 }
 
-// IDOf tells the entries of an object apart.
+// IDOf distinguishes the entries of an object.
 func IDOf(e *Entry) ID { return ID{e.Address.IP, uidOf(&e.Address)} }
 
 // uidOf is the uid of the pod that an address stands for; empty if it stands for none.

@@ -157,7 +157,7 @@ func (x *Index) Unwatch() {
 // States reports what is known of the resources of a quota.
 func (x *Index) States(l sums.Limits) map[schema.GroupResource]Status { return x.states(l.Resources) }
 
-// states tells of resources how far they are known.
+// states says of resources how far they are known.
 func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResource]Status {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -54,7 +54,7 @@ func Template(app, image string) corev1.PodTemplateSpec {
 	}
 }
 
-// ReplicaSet builds a ReplicaSet for pods of the template, without owner. Its pods are told apart by the label
+// ReplicaSet builds a ReplicaSet for pods of the template, without owner. Its pods are distinguished by the label
 // pod-template-hash, which is the part of its name after the last dash.
 func ReplicaSet(name string, replicas int32, t corev1.PodTemplateSpec,
 	edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {

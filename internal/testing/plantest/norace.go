@@ -2,5 +2,5 @@
 
 package plantest
 
-// Race tells whether the test runs under the race detector: see race.go.
+// Race says whether the test runs under the race detector: see race.go.
 const Race = false

@@ -24,9 +24,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// World is an API server in memory, as far as planners can tell: it hands out uids and versions, bumps the generation
+// World is an API server in memory, as far as planners can see: it hands out uids and versions, bumps the generation
 // with the spec, keeps spec and status apart, refuses what is outdated, and lets pods linger that are deleted. Its
-// clock stands still until told to go. Objects of any kind live in it.
+// clock stands still until it is advanced. Objects of any kind live in it.
 type World struct {
 	// Refuse, if set, may make any write fail.
 	Refuse func(plan.Verb, plan.Object) error
@@ -56,7 +56,7 @@ func NewWorld(objects ...plan.Object) *World {
 	return w
 }
 
-// Now tells the time.
+// Now returns the time.
 func (w *World) Now() time.Time { return w.now }
 
 // Sleep lets time pass.

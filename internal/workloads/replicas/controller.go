@@ -59,7 +59,7 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,
 		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
 	}
-	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale),
+	return reconcile.New(c.Shared, c.Access.OnStale(k.Metrics.countStale),
 		reconcile.Controller[snapshot, owned, failureHistory]{
 			Name:      k.Name,
 			Workers:   k.Workers,

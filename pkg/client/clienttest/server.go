@@ -194,7 +194,8 @@ func (s *Server) do(w Write, carryOut func() error) error {
 	return w.Err
 }
 
-// store keeps the object under a new version, tells the watches, and returns what it keeps. The caller has the lock.
+// store keeps the object under a new version, sends it to the watches, and returns what it keeps. The caller has
+// the lock.
 func (s *Server) store(kind schema.GroupVersionKind, change watch.EventType, o plan.Object) plan.Object {
 	s.version++
 	o.SetResourceVersion(strconv.Itoa(s.version))
@@ -209,7 +210,7 @@ func (s *Server) store(kind schema.GroupVersionKind, change watch.EventType, o p
 	return o
 }
 
-// remove takes the object away and tells the watches. The caller has the lock.
+// remove takes the object away and sends that to the watches. The caller has the lock.
 func (s *Server) remove(kind schema.GroupVersionKind, o plan.Object) {
 	s.version++
 	gone := o.DeepCopyObject().(plan.Object)

@@ -80,7 +80,7 @@ func (s *Server) freeze(kind schema.GroupVersionKind, on bool) {
 }
 
 // LoseEvents drops what [Server.FreezeWatches] has held back: as after an interruption, whose end finds neither the
-// objects that came in it and went again, nor an event that tells of them.
+// objects that came in it and went again, nor an event about them.
 func (s *Server) LoseEvents(kind schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Server) watch(kind schema.GroupVersionKind, version string) watch.Inter
 	return to
 }
 
-// publish tells all watches of the kind. The caller has the lock.
+// publish sends to all watches of the kind. The caller has the lock.
 func (s *Server) publish(kind schema.GroupVersionKind, change watch.EventType, o plan.Object) {
 	e := watch.Event{Type: change, Object: o.DeepCopyObject()}
 	s.history[kind] = append(s.history[kind], event{s.version, e})

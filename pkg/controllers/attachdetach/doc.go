@@ -2,7 +2,7 @@
 // these pods, and detach them when no pod needs them any more.
 //
 // It talks to no storage. A VolumeAttachment asks a driver to attach a volume to a node; its deletion asks to detach
-// it. The status of a node tells the kubelet which volumes it may mount (volumesAttached), and the kubelet tells there
+// it. The status of a node says which volumes its kubelet may mount (volumesAttached), and the kubelet says there
 // which ones it uses (volumesInUse). These objects are the whole truth: a new leader needs nothing else.
 //
 // Two planners share the work, each of whom alone makes one kind of decision:

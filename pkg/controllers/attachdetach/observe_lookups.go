@@ -22,7 +22,7 @@ func (k *volumeView) attachable(v volume) bool {
 }
 
 // volumeOfClaim returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is
-// false, the claim is not bound, so that nobody can tell (AD-14).
+// false, the claim is not bound, so that nobody can know (AD-14).
 func (k *volumeView) volumeOfClaim(namespace, claim string) (v volume, ok bool) {
 	c := k.claims.Get(namespace, claim)
 	if c == nil || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // misnamedIndex has the names of VolumeAttachments whose PersistentVolumes do not say what they attach: these are gone,
-// or of other volumes by now. If the volume itself has come back under another name, its handle still tells which
+// or of other volumes by now. If the volume itself has come back under another name, its handle still says which
 // VolumeAttachments are its own, since they are named after it.
 //
 // Two volumes are compared for each change, and not all for each reconcile. The indexes of the caches note the changes:

@@ -408,7 +408,7 @@ func uses(n *corev1.Node, v nodeVolume) bool {
 		func(name corev1.UniqueVolumeName) bool { return v.hasName(string(name), n.Name) })
 }
 
-// lists reports whether the status of a node tells its kubelet that it may mount a volume.
+// lists reports whether the status of a node allows its kubelet to mount a volume.
 func lists(n *corev1.Node, v nodeVolume) bool {
 	return slices.ContainsFunc(n.Status.VolumesAttached,
 		func(a corev1.AttachedVolume) bool { return v.hasName(string(a.Name), n.Name) })

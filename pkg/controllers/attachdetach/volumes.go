@@ -115,7 +115,7 @@ func needs(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !podutil.Finished(p) && (p.DeletionTimestamp == nil || runs(p))
 }
 
-// hasRun reports whether a container of a pod runs or has run, as far as its status tells.
+// hasRun reports whether a container of a pod runs or has run, as far as its status says.
 func hasRun(p *corev1.Pod) bool {
 	return runs(p) || p.Status.Phase != corev1.PodPending && p.Status.Phase != ""
 }

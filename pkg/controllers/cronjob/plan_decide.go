@@ -25,7 +25,7 @@ type snapshot struct {
 	Memory    memory                   // of the reconcile before
 }
 
-// memory is what is remembered of a CronJob: what its status does not tell about times that were seen. The
+// memory is what is remembered of a CronJob: what its status does not say about times that were seen. The
 // function remember makes it of the outcome, and decide reads it.
 type memory struct {
 	Schedule string // and time zone; empty if nothing is remembered
@@ -99,7 +99,7 @@ type decision struct {
 	warnings []warning
 }
 
-// warn adds an event. Its key tells apart states for which the reason is the same, such as two dates that
+// warn adds an event. Its key distinguishes states for which the reason is the same, such as two dates that
 // were missed.
 func (d *decision) warn(key, kind, reason, format string, args ...any) {
 	d.warnings = append(d.warnings,

@@ -69,7 +69,7 @@ type question struct {
 	Message string
 }
 
-// subresource tells the two questions apart in error messages.
+// subresource distinguishes the two questions in error messages.
 func (q question) subresource() string { return q.Spec.ResourceAttributes.Subresource }
 
 // questions returns what is to be asked about a request, in order; or what keeps it from being approved by anybody

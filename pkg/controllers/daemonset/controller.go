@@ -62,7 +62,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "DaemonSet", Get: sets.Get, In: sets.In,
 		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
+	return reconcile.New(c.Shared, c.Access.OnStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:      "daemonset", // of the queue
 		Workers:   int(o.Workers),
 		Explained: []string{"DaemonSet"},

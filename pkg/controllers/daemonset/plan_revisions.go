@@ -26,7 +26,7 @@ type revisions struct {
 	old []*appsv1.ControllerRevision
 }
 
-// findRevisions tells the revisions of the present template from earlier ones. If several have it, byUse says
+// findRevisions separates the revisions of the present template from earlier ones. If several have it, byUse says
 // which one stays, and the others are duplicates.
 func findRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r revisions) {
 	if r.data, r.problem = history.Data(&d.Spec.Template); r.problem != nil {

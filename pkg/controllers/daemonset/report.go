@@ -45,7 +45,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 }
 
 // counts are the numbers of a status. The method count makes them of a view; the status is written of them,
-// and they tell when to look again.
+// and they say when to look again.
 type counts struct {
 	// desired counts the nodes that are to run a pod, current those of them that have one, and misscheduled
 	// others that have one.

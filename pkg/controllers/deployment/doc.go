@@ -10,5 +10,5 @@
 // reconcile, and so to the next stage. Each course has a file: plan_create.go, plan_scale.go, plan_roll.go,
 // plan_recreate.go, plan_rollback.go, plan_history.go. The report (report.go, report_conditions.go) counts
 // from the pods, so that it need not wait for statuses of ReplicaSets. The memory is what was seen of the
-// progress, because reports are debounced and a status may tell of the past.
+// progress, because reports are debounced and a status may be of the past.
 package deployment

@@ -34,7 +34,7 @@ type caches struct {
 	pods        informers.PodCache
 	tracker     reconcile.Tracker
 
-	// terminatingUncounted says that the status does not tell how many pods are terminating.
+	// terminatingUncounted: the status does not say how many pods are terminating.
 	terminatingUncounted bool
 }
 

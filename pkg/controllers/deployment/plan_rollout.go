@@ -57,7 +57,7 @@ type set struct {
 	available int64
 
 	draft *appsv1.ReplicaSet // the one change of this reconcile (DEP-16, DEP-33); nil while nothing changes
-	// event tells of the change, and why are its reasons.
+	// event is about the change, and why are its reasons.
 	event plan.Event
 	why   []string
 }

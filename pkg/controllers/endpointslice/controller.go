@@ -51,7 +51,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
 	after := func(d time.Duration) func(plan.Key) time.Duration { return func(plan.Key) time.Duration { return d } }
-	return reconcile.New(c.Shared, c.Access.TellStale(own.stale), reconcile.Controller[snapshot, struct{}, memory]{
+	return reconcile.New(c.Shared, c.Access.OnStale(own.stale), reconcile.Controller[snapshot, struct{}, memory]{
 		Name:      "endpoint_slice", // of the queue (EPS-4)
 		Workers:   int(o.Workers),
 		Explained: []string{"Service"},

@@ -116,7 +116,7 @@ type wanted struct {
 }
 
 // skips counts addresses that are not mirrored, because they are no addresses, or more than one subset may
-// have. Events and metrics tell of them.
+// have. Events and metrics are about them.
 type skips struct{ invalid, surplus int }
 
 // events report what is not mirrored (ESM-15, ESM-16).

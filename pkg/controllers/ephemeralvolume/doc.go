@@ -5,6 +5,6 @@
 // docs/ephemeralvolume.md says what the controller does.
 //
 // A key is a pod. Observe finds the claims that have the names of those that it needs. Plan creates what is
-// missing, and tells once of each claim that has such a name and belongs to somebody else: the memory says
+// missing, and records one event for each claim that has such a name and belongs to somebody else: the memory says
 // which those are.
 package ephemeralvolume

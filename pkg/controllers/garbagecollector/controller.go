@@ -100,7 +100,7 @@ func (r *runner) newQueues() queues {
 	}
 }
 
-// newPart returns what runs one of the controllers. None has caches. People are told of objects only, and watches
+// newPart returns what runs one of the controllers. None has caches. Records are of objects only, and watches
 // enqueue nothing before all parts work.
 func newPart[K comparable, S, D, M any](
 	r *runner, c reconcile.TypedController[K, S, D, M],

@@ -40,7 +40,7 @@ const (
 	rememberedMissing = 1000
 	// mostStatedMissing is how many variants of such an owner are. References nearly always state one.
 	mostStatedMissing = 10
-	// mostForeign is how many references to owners in other namespaces one change tells people of.
+	// mostForeign is how many references to owners in other namespaces events of one change name.
 	mostForeign = 10
 )
 

@@ -12,7 +12,7 @@ type ownerSnapshot struct {
 	stated   bool       // dependents still state it
 	busy     bool       // it waits for its turn, as others of its kind are being read
 	state    ownerState // what the read says
-	err      error      // why the read says nothing, or why nobody can tell
+	err      error      // why the read says nothing, or why nobody can know
 	failures int        // of reads before this one
 }
 
@@ -20,8 +20,8 @@ type ownerSnapshot struct {
 type ownerDecision struct {
 	dropped bool  // nobody need know any more
 	waits   bool  // for its turn
-	known   bool  // it is known what the owner is, or that nobody can tell
-	warn    error // why dependents stay, of which users are told; nil if they are not
+	known   bool  // it is known what the owner is, or that nobody can know
+	warn    error // why dependents stay, for an event; nil if they are not
 	again   error // why it is to be read again; nil if it is not
 }
 

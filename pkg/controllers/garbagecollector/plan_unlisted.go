@@ -13,7 +13,7 @@ const (
 	// askAfter is how long an owner waits for the lists of all kinds before the server is asked for its namespace
 	// alone. Lists that can be had nearly always come sooner.
 	askAfter = 500 * time.Millisecond
-	// askAgain is when the server is asked again that could not tell, or has shown dependents of a kind that is being
+	// askAgain is when the server is asked again that did not answer, or has shown dependents of a kind that is being
 	// listed.
 	askAgain = 3 * time.Second
 )

@@ -240,7 +240,7 @@ func proveObject(o objectObservation, proof reconcile.Proof) objectObservation {
 	return o
 }
 
-// noteDecision tells the term what was decided about an object. It fails if that is not so any more.
+// noteDecision notes in the term what was decided about an object. It fails if that is not so any more.
 func (r *runner) noteDecision(s snapshot, d decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +260,7 @@ func (r *runner) noteDecision(s snapshot, d decision) error {
 	return nil
 }
 
-// noteOutcome tells the term which writes have failed.
+// noteOutcome notes in the term which writes have failed.
 func (r *runner) noteOutcome(_ context.Context, s snapshot, d decision, did, _ plan.Outcome) {
 	if did.Err == nil {
 		return

@@ -205,7 +205,7 @@ func (t *term) lacksOwner(n *node, kind schema.GroupKind) bool {
 	return t.graph.has(n) && !n.deleting && slices.ContainsFunc(t.graph.missingKinds(n), of)
 }
 
-// noteAbsence has what was held go if that was decided. Otherwise people are told why it is held.
+// noteAbsence has what was held go if that was decided. Otherwise it notes why it is held.
 func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -59,7 +59,7 @@ func (r *runner) Unlisted() (all []string) {
 	return all
 }
 
-// Statuses tells how the queues do, for health checks and metrics.
+// Statuses says how the queues do, for health checks and metrics.
 func (r *runner) Statuses() []reconcile.Status {
 	r.health.mu.Lock()
 	parts := r.health.parts

@@ -23,7 +23,7 @@ import (
 const (
 	// readTimeout bounds a live read. An aggregated API server may not answer at all.
 	readTimeout = 10 * time.Second
-	// mostExplained bounds of how many dependents of one owner /debug/explain tells that they wait for it.
+	// mostExplained bounds of how many dependents of one owner /debug/explain says that they wait for it.
 	mostExplained = 100
 )
 
@@ -49,7 +49,7 @@ func (r *runner) observeOwner(
 	return o, nil
 }
 
-// noteOwner tells the term what an owner is. It fails if the owner is to be read again.
+// noteOwner notes in the term what an owner is. It fails if the owner is to be read again.
 func (r *runner) noteOwner(s ownerSnapshot, d ownerDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (t *term) explainDependents(s ownerSnapshot) {
 	}
 }
 
-// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that
-// is not just for a moment (GC-69).
+// warn records events for users that say why dependents stay, once for each of them, when the owner cannot be
+// looked up, and that is not just for a moment (GC-69).
 func (t *term) warn(s ownerSnapshot, why error) {
 	c := s.owner
 	if s.resolved() || t.graph.owners[c.uid] == nil {

@@ -93,8 +93,8 @@ const (
 	ownerExists       referenceState = iota // the owner exists
 	ownerWaits                              // the owner exists, and waits for its dependents to be deleted
 	ownerAbsent                             // there is no such owner
-	unknown                                 // a live read will tell
-	ownerUnresolvable                       // nobody can tell (GC-34, GC-35)
+	unknown                                 // a live read will show it
+	ownerUnresolvable                       // nobody can know (GC-34, GC-35)
 	referenceStates
 )
 

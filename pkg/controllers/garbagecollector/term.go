@@ -156,7 +156,7 @@ func (t *term) gone(n *node, certain bool) {
 	t.follow(t.graph.forget(n, certain && t.isSole(n.kind)))
 }
 
-// isSole reports whether no other resource has the kind. Otherwise a reference does not tell which resource it means.
+// isSole reports whether no other resource has the kind. Otherwise a reference does not say which resource it means.
 func (t *term) isSole(k *resourceKind) bool {
 	for _, other := range t.kinds {
 		if other.GroupKind() == k.GroupKind() && !other.same(k) {

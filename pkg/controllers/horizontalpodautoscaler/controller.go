@@ -49,7 +49,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.settings = o.settings(c.Enabled)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
+	return reconcile.New(c.Shared, access.OnStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:      "horizontalpodautoscaler", // of the queue
 		Workers:   int(o.Workers),
 		Explained: []string{k.autoscalers.Kind().Kind},

@@ -38,7 +38,7 @@ type decision struct {
 	Rescale bool
 	Reason  string // for the new size
 	Asked   *int32 // by the metrics; nil if they were not read, or have failed
-	// Events tell what is wrong.
+	// Events say what is wrong.
 	Events []plan.Event
 	// Proposals are what the metrics ask for, one for each that was read.
 	Proposals []proposal

@@ -97,7 +97,7 @@ type sample struct {
 }
 
 // memory is what is remembered of an autoscaler from one reconcile to the next: the past that its object does
-// not tell. The function remember makes it of the outcome, and it reaches the plan as fields of the snapshot.
+// not say. The function remember makes it of the outcome, and it reaches the plan as fields of the snapshot.
 type memory struct {
 	History history
 	// Due is when the next evaluation is due.

@@ -77,7 +77,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
-	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale),
+	counting := reconcile.New(c.Shared, c.Access.OnStale(own.countStale),
 		reconcile.Controller[snapshot, decision, memory]{
 			Name:      "job",
 			Workers:   int(o.Workers),

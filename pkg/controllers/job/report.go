@@ -71,7 +71,7 @@ type report struct {
 	end end
 	// status is the one that is being made.
 	status batchv1.JobStatus
-	// events tell of it, after the status is written.
+	// events are about it, after the status is written.
 	events []plan.Step
 }
 

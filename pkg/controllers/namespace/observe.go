@@ -46,7 +46,7 @@ const (
 
 // observer finds out what is left in namespaces.
 type observer struct {
-	// cached tells which namespaces are being deleted. Nothing else is taken from it.
+	// cached says which namespaces are being deleted. Nothing else is taken from it.
 	cached informers.Store[*corev1.Namespace]
 	// resources returns what the server has, by a discovery that is not older than the time.
 	resources finder

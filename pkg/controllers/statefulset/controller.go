@@ -56,7 +56,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
-	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale),
+	runner := reconcile.New(c.Shared, c.Access.OnStale(own.countStale),
 		reconcile.Controller[snapshot, decision, memory]{
 			Name:      "statefulset",
 			Workers:   int(o.Workers),

@@ -56,7 +56,7 @@ func (s *cacheSource) stop() {
 	}
 }
 
-// end no longer tells a handler of the cache.
+// end ends a handler of the cache.
 func (s *cacheSource) end(h *cacheHandler) {
 	h.end()
 	if h.registered != nil {

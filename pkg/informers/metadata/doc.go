@@ -3,7 +3,7 @@
 // A controller subscribes with a handler, and says which resources it wants, or has them discovered
 // ([Subscription.Follow]). Nothing is stored but the identities of what a handler knows.
 //
-// A handler is called while its watch is locked, so that what it is told is in order. Of its subscription it calls no
+// A handler is called while its watch is locked, so that its changes are in order. Of its subscription it calls no
 // method but Resources and Synced, because the others take the lock of all informers, which comes before that of a
 // watch.
 package metadata

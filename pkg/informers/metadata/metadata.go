@@ -304,7 +304,7 @@ func (s *Subscription) WaitForSync(ctx context.Context, timeout time.Duration,
 	return unsynced
 }
 
-// feed returns what tells the subscription of a resource; nil if nothing does.
+// feed returns what feeds the subscription of a resource; nil if nothing does.
 func (s *Subscription) feed(resource schema.GroupVersionResource) *feed {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -271,7 +271,7 @@ type feed struct {
 // objects.
 type versions map[identity]string
 
-// identity tells objects apart, also those that have the same name one after the other.
+// identity distinguishes objects, also those that have the same name one after the other.
 type identity struct {
 	namespace, name string
 	uid             types.UID

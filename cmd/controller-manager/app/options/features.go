@@ -168,7 +168,7 @@ func (v gatesValue) Type() string { return "name=true|false,..." }
 
 func (o *Features) validate() []error { return o.registry.Validate() }
 
-// apply tells the manager how the gates are that it knows of.
+// apply sets in the manager the gates that it knows of.
 func (o *Features) apply(c *Config) {
 	c.Features = o.gate
 	c.Manager.FeatureGates = map[string]bool{}
