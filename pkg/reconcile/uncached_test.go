@@ -81,11 +81,11 @@ func TestEnqueueFromOutside(t *testing.T) {
 	runUncached(t, nil, nil, func(u *uncached) {
 		u.Enqueue(pod("now"), "", 0)
 		u.Enqueue(pod("later"), "", time.Minute)
-		time.Sleep(time.Minute - 1)
+		time.Sleep(time.Minute - time.Second)
 		if n := len(u.asked); n != 1 || u.asked[0].Key.uid != "now" {
 			t.Errorf("asked for %v", u.asked)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Second)
 		if n := len(u.asked); n != 2 {
 			t.Errorf("asked for %v", u.asked)
 		}
