@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +30,16 @@ type uncached struct {
 	*TypedRunner[incarnation, *corev1.Pod, struct{}, int]
 	server *clienttest.Server
 	events *record.FakeRecorder
-	asked  []TypedRequest[incarnation, int]
+
+	mu       sync.Mutex
+	observed []TypedRequest[incarnation, int]
+}
+
+// asked returns what Observe was asked for so far.
+func (u *uncached) asked() []TypedRequest[incarnation, int] {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.observed)
 }
 
 func pod(uid types.UID) incarnation { return incarnation{plan.Key{Namespace: "ns", Name: "a"}, uid} }
@@ -44,7 +55,9 @@ func runUncached(
 		c := TypedController[incarnation, *corev1.Pod, struct{}, int]{
 			Name: "uncached", Workers: 1, SkipVerification: true, KeyName: func(k incarnation) plan.Key { return k.name },
 			Observe: func(_ context.Context, r TypedRequest[incarnation, int]) (Observation[*corev1.Pod, int], error) {
-				u.asked = append(u.asked, r)
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				u.observed = append(u.observed, r)
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Key.name.Namespace, Name: r.Key.name.Name, UID: r.Key.uid}}
 				return Observation[*corev1.Pod, int]{Exists: true, Snapshot: pod}, nil
 			},
@@ -63,7 +76,7 @@ func runUncached(
 		u.Enqueue(pod("too early"), "", 0)
 		clienttest.Run(t, u.Run, func() { test(u) })
 		u.Enqueue(pod("too late"), "", 0)
-		for _, r := range u.asked {
+		for _, r := range u.asked() {
 			if strings.HasPrefix(string(r.Key.uid), "too") {
 				t.Errorf("%s is reconciled", r.Key.uid)
 			}
@@ -82,12 +95,12 @@ func TestEnqueueFromOutside(t *testing.T) {
 		u.Enqueue(pod("now"), "", 0)
 		u.Enqueue(pod("later"), "", time.Minute)
 		time.Sleep(time.Minute - time.Second)
-		if n := len(u.asked); n != 1 || u.asked[0].Key.uid != "now" {
-			t.Errorf("asked for %v", u.asked)
+		if n := len(u.asked()); n != 1 || u.asked()[0].Key.uid != "now" {
+			t.Errorf("asked for %v", u.asked())
 		}
 		time.Sleep(2 * time.Second)
-		if n := len(u.asked); n != 2 {
-			t.Errorf("asked for %v", u.asked)
+		if n := len(u.asked()); n != 2 {
+			t.Errorf("asked for %v", u.asked())
 		}
 	})
 	const many, few, cost = 10_000, 8, 10 * time.Millisecond
@@ -116,8 +129,8 @@ func TestEnqueueFromOutside(t *testing.T) {
 					u.Enqueue(key, "second", 0)
 				}
 				time.Sleep((many + few) * cost)
-				if mu.Lock(); last.Sub(began) > cost+2*few*cost+cost || last.IsZero() || len(u.asked) != many+few {
-					t.Errorf("after %v; %d are done", last.Sub(began), len(u.asked))
+				if mu.Lock(); last.Sub(began) > cost+2*few*cost+cost || last.IsZero() || len(u.asked()) != many+few {
+					t.Errorf("after %v; %d are done", last.Sub(began), len(u.asked()))
 				}
 				mu.Unlock()
 			})
@@ -151,8 +164,8 @@ func TestKeysWithoutCaches(t *testing.T) {
 				})
 				u.Enqueue(pod("1"), "", 0)
 				time.Sleep(10*time.Millisecond + c.after)
-				if n := u.keys.Len(); len(u.asked) != c.tries || n != 0 {
-					t.Errorf("%d tries; %d keys are remembered", len(u.asked), n)
+				if n := u.keys.Len(); len(u.asked()) != c.tries || n != 0 {
+					t.Errorf("%d tries; %d keys are remembered", len(u.asked()), n)
 				}
 			})
 		})
@@ -169,8 +182,8 @@ func TestFailuresThatLast(t *testing.T) {
 		for failures := 1; failures < 6; failures++ {
 			time.Sleep(queue.Backoff(failures-1, nil) / 100)
 			synctest.Wait()
-			if n := len(u.asked); n != failures || u.asked[n-1].Failures != failures-1 {
-				t.Fatalf("%d reconciles, the last one with %d failures", n, u.asked[n-1].Failures)
+			if n := len(u.asked()); n != failures || u.asked()[n-1].Failures != failures-1 {
+				t.Fatalf("%d reconciles, the last one with %d failures", n, u.asked()[n-1].Failures)
 			}
 			if n := len(u.events.Events); n != max(0, failures-3) {
 				t.Errorf("%d events after %d failures", n, failures)
@@ -183,8 +196,8 @@ func TestFailuresThatLast(t *testing.T) {
 // What is recorded, and by which name, is up to the controller, and controllers may record in one place.
 func TestRecordsOfFewKeys(t *testing.T) {
 	all := explain.NewRecords(nil)
-	why := "waits"
-	decide := func(*corev1.Pod) plan.Plan { return plan.Plan{Why: why} }
+	var now atomic.Value
+	decide := func(*corev1.Pod) plan.Plan { return plan.Plan{Why: now.Load().(string)} }
 	adjust := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) {
 		c.SharedRecords = all
 		c.Recorded = func(k incarnation, rec *explain.Record) (plan.Key, bool) {
@@ -193,7 +206,8 @@ func TestRecordsOfFewKeys(t *testing.T) {
 	}
 	runUncached(t, decide, adjust, func(u *uncached) {
 		name := plan.Key{Namespace: "ns", Name: "Pod:a"}
-		for _, why = range []string{"done", "waits", "done"} {
+		for _, why := range []string{"done", "waits", "done"} {
+			now.Store(why)
 			u.Enqueue(pod("1"), "", 0)
 			time.Sleep(time.Second)
 			if rec, ok := all.Get(name); ok != (why == "waits") || rec.Why != "" && rec.Why != why {
