@@ -93,11 +93,13 @@ func (w *world) family(d *deployment) []string {
 // truly available, by their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
 // Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took
 // since shortly before that count as available. A pod that has only just become ready may be deleted as one that is not, and as many as
-// came to the ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
+// came to the ReplicaSet from outside since then. Pods that another controller deletes, see others, count as those that the environment
+// took. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
 // exempt, and so are sizes that another Deployment had decided before the present one adopted the ReplicaSet. So is the deletion of as many
 // pods as have become ready since the size was decided for them, as nobody could know yet.
 func DeletionsLeaveEnoughAvailable() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
+		byOthers := map[types.UID]map[types.UID]time.Time{} // available pods of Deployments that another controller has deleted
 		return hooks{before: func(r *revision) {
 			p := j.pods[r.key]
 			if r.kind != Pod || !r.manager || !r.goes() || p == nil || p.UID != r.uid || !p.counted {
@@ -113,6 +115,10 @@ func DeletionsLeaveEnoughAvailable() Oracle {
 				return
 			}
 			if j.others(p) {
+				if byOthers[d.UID] == nil {
+					byOthers[d.UID] = map[types.UID]time.Time{}
+				}
+				byOthers[d.UID][p.UID] = j.now
 				j.judges(true)
 				return
 			}
@@ -144,7 +150,7 @@ func DeletionsLeaveEnoughAvailable() Oracle {
 			if j.judges(excused); excused {
 				return
 			}
-			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since); n < int(least) {
+			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since, byOthers[d.UID]); n < int(least) {
 				j.report(r, append(j.family(d), j.related(s)...), "deleted, so %d pods of %s are available, fewer than %d", n, d.Name,
 					least)
 			}
@@ -165,9 +171,15 @@ func (w *world) availableOf(d *deployment) (n int) {
 	return n
 }
 
-// unavailableSince counts the pods that the environment made unavailable since a time, and that still are.
-func (w *world) unavailableSince(d *deployment, since time.Time) int {
+// unavailableSince counts the pods that the environment made unavailable since a time, and that still are, and those that another
+// controller has deleted since then.
+func (w *world) unavailableSince(d *deployment, since time.Time, byOthers map[types.UID]time.Time) int {
 	seen := map[types.UID]bool{}
+	for uid, when := range byOthers {
+		if !when.Before(since) {
+			seen[uid] = true
+		}
+	}
 	for _, s := range w.setsOf[d.UID] {
 		for _, l := range s.lost.since(since) {
 			if p := w.podsOf[s.UID][l.uid]; l.ready && (p == nil || !p.counted || !ready(p.Pod)) {

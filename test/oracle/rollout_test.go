@@ -114,6 +114,24 @@ func TestDeletionsLeaveEnoughAvailable(t *testing.T) { // S6
 			s.User().Edit(pods[1], unready)
 			s.Manager().Terminate(pods[0])
 		}},
+		{name: "another pod is evicted before the ReplicaSet deletes one", write: func(s *scene) { // simulation seed 20261128170900257
+			_, a, _, pods := rolling(s, true)
+			s.Manager().Edit(a, size(2))
+			node := s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[1])
+			s.User().Edit(node, func(o Object) { o.(*corev1.Node).Spec.Taints = nil })
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "another pod was evicted long before the size was decided", write: func(s *scene) {
+			_, a, _, pods := rolling(s, true)
+			node := s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[1])
+			s.User().Edit(node, func(o Object) { o.(*corev1.Node).Spec.Taints = nil })
+			s.Wait(time.Minute)
+			a = s.Manager().Edit(a, size(1))
+			s.Manager().Edit(a, observe)
+			s.Manager().Terminate(pods[0])
+		}, want: "2 pods of web are available"},
 		{name: "another pod had failed long before the size was decided", write: func(s *scene) {
 			_, a, _, pods := rolling(s, true)
 			s.User().Edit(pods[1], unready)
