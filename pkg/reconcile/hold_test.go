@@ -26,7 +26,7 @@ func (h *holding) holds(name string, hold plan.Hold, steps ...plan.Step) {
 	h.mu.Lock()
 	h.plans[name] = plan.Plan{Why: "decided", Hold: hold, Steps: steps}
 	h.mu.Unlock()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2*time.Second + time.Millisecond) // between two reconciles, of which there is one each second
 }
 
 func (h *holding) decide(s toy) plan.Plan {
