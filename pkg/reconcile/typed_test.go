@@ -34,7 +34,7 @@ func TestKeysOfAnyType(t *testing.T) {
 		r := NewTyped(shared, access, TypedController[incarnation, types.UID, struct{}, int]{
 			Name: "incarnations", Workers: 2, SkipVerification: true,
 			KeyName: func(k incarnation) plan.Key { return k.name },
-			Source:  Keys(older, newer, stuck, older),
+			Source:  Keys(older, newer, stuck),
 			Observe: func(ctx context.Context, r TypedRequest[incarnation, int]) (o Observation[types.UID, int], err error) {
 				mu.Lock()
 				seen = append(seen, r.Key.uid)
