@@ -73,10 +73,10 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Aliases are other names by which people ask for a key, see Explained, each with the answer that they get. Observe
 	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
 	Aliases func(s S, d D) map[plan.Key]string
-	// Recorded says by which name a reconcile is recorded for /debug/explain, and whether it is. Of very many keys only
-	// those that fail or wait are worth the memory. What is not recorded drops the records of its name. Nil: each
-	// reconcile is recorded, by its KeyName.
-	Recorded func(key K, rec *explain.Record) (name plan.Key, ok bool)
+	// RecordName returns the name by which a reconcile is recorded for /debug/explain, and whether it is. Of very
+	// many keys only those that fail or wait are worth the memory. What is not recorded drops the records of its
+	// name. Nil: each reconcile is recorded, by its KeyName.
+	RecordName func(key K, rec *explain.Record) (name plan.Key, ok bool)
 	// SharedRecords are those of controllers whose keys are parts of one another; nil: it has its own.
 	SharedRecords *explain.Records
 
@@ -110,10 +110,10 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time
 	// (PGC-3), or after a minute if that is shorter.
 	Period time.Duration
-	// Lasting is how many failures in a row are more than a key that comes a moment too early. Only then the log
-	// has a line about them, once, and later ones make events about writes that are refused. Zero: the log has one
-	// at once, and again after twice as many; events follow after 15 seconds.
-	Lasting int
+	// LogAfter is the number of failures of a key in a row at which the log has a line, once, for keys that often come
+	// a moment too early. Later failures make events about writes that are refused. Zero: the log has a line at the
+	// first failure, and again after twice as many; events follow after 15 seconds.
+	LogAfter int
 }
 
 // PlanOnly is the Plan of a controller without a decision.

@@ -32,8 +32,8 @@ func (r *TypedRunner[K, S, D, M]) request(key K, now time.Time, of keystate.Obse
 // keepRecord keeps the record of a reconcile, if it is to be kept.
 func (r *run[K, S, D, M]) keepRecord() {
 	name, ok := r.name, !r.gone
-	if r.runner.Recorded != nil && ok {
-		name, ok = r.runner.Recorded(r.key, &r.record)
+	if r.runner.RecordName != nil && ok {
+		name, ok = r.runner.RecordName(r.key, &r.record)
 	}
 	if ok {
 		r.runner.explained.Put(name, r.record)

@@ -201,9 +201,6 @@ func TestAPlanThatHoldsNeedsABrake(t *testing.T) {
 		w.start()
 		w.put("a", 0)
 		w.settle()
-		r, _ := w.runner.Records()[0].Get(plan.Key{Namespace: "ns", Name: "a"})
-		if r.Error != "the plan holds pods, and the controller has no brake" {
-			t.Errorf("%+v", r)
-		}
+		w.wantError("the plan holds pods, and the controller has no brake")
 	})
 }

@@ -333,10 +333,7 @@ func TestProofOfAnotherTypeIsNone(t *testing.T) {
 		w.putPods("a", "x")
 		w.settle()
 		w.wantPods(2)
-		record, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"})
-		if want := "Pod ns/keep was read as *v1.PartialObjectMetadata, which is no *v1.Pod"; record.Error != want {
-			t.Errorf("%q, want %q", record.Error, want)
-		}
+		w.wantError("Pod ns/keep was read as *v1.PartialObjectMetadata, which is no *v1.Pod")
 	})
 }
 
@@ -350,10 +347,7 @@ func TestProofNeedsAFunctionThatTakesIt(t *testing.T) {
 		w.putPods("a", "x")
 		w.settle()
 		w.wantPods(1)
-		record, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"})
-		if want := "the plan asks for Pod ns/keep, and the controller has no function Prove"; record.Error != want {
-			t.Errorf("%q, want %q", record.Error, want)
-		}
+		w.wantError("the plan asks for Pod ns/keep, and the controller has no function Prove")
 	})
 }
 

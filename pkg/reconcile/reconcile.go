@@ -314,7 +314,7 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 
 // lasts reports whether the log has a line for so many failures in a row, and whether there is an event.
 func (r *run[K, S, D, M]) lasts(failures int) (line, event bool) {
-	if lasting := r.runner.Lasting; lasting > 0 {
+	if lasting := r.runner.LogAfter; lasting > 0 {
 		return failures == lasting, failures > lasting
 	}
 	// 1, 2, 4, 8, ...: a failure that lasts does not flood the log

@@ -175,7 +175,7 @@ func TestKeysWithoutCaches(t *testing.T) {
 // Where nearly all failures are of keys that come a moment too early, people are told of those that last. Observe is told how many
 // there were.
 func TestFailuresThatLast(t *testing.T) {
-	lasting := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) { c.Lasting = 3 }
+	lasting := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) { c.LogAfter = 3 }
 	runUncached(t, deletePod, lasting, func(u *uncached) {
 		u.server.BeforeWrite(func(clienttest.Write) error { return errors.New("refused") })
 		u.Enqueue(pod("1"), "", 0)
@@ -200,7 +200,7 @@ func TestRecordsOfFewKeys(t *testing.T) {
 	decide := func(*corev1.Pod) plan.Plan { return plan.Plan{Why: now.Load().(string)} }
 	adjust := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) {
 		c.SharedRecords = all
-		c.Recorded = func(k incarnation, rec *explain.Record) (plan.Key, bool) {
+		c.RecordName = func(k incarnation, rec *explain.Record) (plan.Key, bool) {
 			return plan.Key{Namespace: k.name.Namespace, Name: "Pod:" + k.name.Name}, rec.Why == "waits"
 		}
 	}

@@ -388,4 +388,12 @@ func (w *world) wantPods(n int) {
 	}
 }
 
+// wantError checks the error that is recorded of the ReplicaSet a.
+func (w *world) wantError(want string) {
+	w.t.Helper()
+	if record, _ := w.runner.explained.Get(plan.Key{Namespace: "ns", Name: "a"}); record.Error != want {
+		w.t.Errorf("%q, want %q", record.Error, want)
+	}
+}
+
 func (w *world) status() Status { return w.runner.Statuses()[0] }

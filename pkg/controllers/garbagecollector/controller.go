@@ -73,7 +73,7 @@ type queues struct {
 func (r *runner) newQueues() queues {
 	remove := objects{
 		Name: explainName, QueueName: "garbage_collector_attempt_to_delete", KeyName: (*node).key,
-		Recorded: r.recorded, SharedRecords: r.records, Owner: func(s snapshot) plan.Object { return s.object },
+		RecordName: r.recorded, SharedRecords: r.records, Owner: func(s snapshot) plan.Object { return s.object },
 		Observe: r.observeObject, Plan: planObject, Prove: proveObject, Planned: r.noteDecision, Applied: r.noteOutcome,
 	}
 	orphan := remove
@@ -108,10 +108,10 @@ func newPart[K comparable, S, D, M any](
 	starting := r.starting
 	starting.Add(1)
 	c.Source = func(context.Context, func(K)) { starting.Done() }
-	if c.Recorded == nil {
-		c.Recorded = func(K, *explain.Record) (name plan.Key, ok bool) { return name, false }
+	if c.RecordName == nil {
+		c.RecordName = func(K, *explain.Record) (name plan.Key, ok bool) { return name, false }
 	}
-	c.Workers, c.Lasting, c.SkipVerification = r.workers, lasting, true
+	c.Workers, c.LogAfter, c.SkipVerification = r.workers, lasting, true
 	return reconcile.NewTyped(r.shared, r.access, c)
 }
 
