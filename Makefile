@@ -144,21 +144,22 @@ test-race: gate ## Run all that has to do with goroutines or locks under the rac
 
 # How many random scripts the simulation runs here; the search has those up to 800 as well, and others.
 SEEDS := 300
-# What needs a control plane mostly waits, so two more things run beside it, which take what it leaves of the processors: the random scripts
-# and crashes of the simulation, and its other tests, then the mutants and the toy.
+# What needs a control plane mostly waits. So four lanes run at the same time: two of suites, and two at low priority that take what is left of
+# the processors: the random scripts and crashes of the simulation, and its other tests, then the mutants and the toy.
 SUITES := CLUSTER INTEGRATION CHAOS
 test-integration: build localcluster gate ## Run the tests on a local control plane, and the simulation and the mutants beside them
 	@rm -rf bin/log bin/suites && mkdir -p bin/log bin/suites
 	$(SIMULATE) -c -o bin/simulation.test
 	go test -c -p=2 -vet=off -ldflags='-s -w' -o bin/suites/ $(addprefix ./,$(foreach each,$(SUITES) MUTATION TOY,$(call folders,$(each))))
-	@( failed=0; $(call simulation,seeds,-test.run='$(LONG)' -seeds=$(SEEDS)) exit $$failed ) >bin/log/seeds 2>&1 & seeds=$$!; \
-	( failed=0; $(call simulation,others,-test.skip='$(LONG)') $(foreach each,MUTATION TOY,$(call suite,$(each),$(LAST))) exit $$failed ) >bin/log/others 2>&1 & others=$$!; \
-	( failed=0; $(foreach each,$(SUITES),$(call suite,$(each))) exit $$failed ) >bin/log/suites 2>&1; suites=$$?; failed=; \
-	wait $$seeds && cat bin/log/seeds || failed="$$failed bin/log/seeds"; \
-	wait $$others && cat bin/log/others || failed="$$failed bin/log/others"; \
-	test $$suites = 0 && cat bin/log/suites || failed="$$failed bin/log/suites"; \
+	@lanes=; \
+	$(call lane,integration,$(foreach each,CLUSTER INTEGRATION,$(call suite,$(each)))) \
+	$(call lane,chaos,$(call suite,CHAOS)) \
+	$(call lane,seeds,$(call simulation,seeds,-test.run='$(LONG)' -seeds=$(SEEDS))) \
+	$(call lane,others,$(call simulation,others,-test.skip='$(LONG)') $(foreach each,MUTATION TOY,$(call suite,$(each),$(LAST)))) \
+	failed=; for lane in $$lanes; do log=bin/log/$${lane%:*}; wait $${lane#*:} && cat $$log || failed="$$failed $$log"; done; \
 	test -z "$$failed" || { cat $$failed; exit 1; }
 
+lane = ( failed=0; $(2) exit $$failed ) >bin/log/$(1) 2>&1 & lanes="$$lanes $(1):$$!";
 LONG := TestSeeds|TestCrashAtEveryWrite
 LAST := nice -n 19
 # The folders with tests of a suite, and how they are run, one after the other: with the manager and the simulation that are there.
