@@ -37,7 +37,7 @@ func TestKubeadm(t *testing.T) {
 	b.nodesAreTainted()
 	args := kubeadmArgs(t)
 	port := strconv.Itoa(freePort(t))
-	m := c.ManagerExactly(t, append(in(kubernetesFolder(t, c, c.ManagerKubeconfig), args), "--secure-port="+port)...)
+	m := c.ManagerExactly(t, append(filesOf(c, c.ManagerKubeconfig, args), "--secure-port="+port)...)
 	s := &server{T: t, Cluster: c, manager: m, address: net.JoinHostPort("127.0.0.1", port)}
 
 	names := enabled(args)

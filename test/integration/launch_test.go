@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +17,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// etc is the folder that kubeadm keeps its files in.
-const etc = "/etc/kubernetes"
-
-// TestLaunchers starts the manager with the argument lists that others start kube-controller-manager with, under the
+// TestLaunchers starts the manager with the argument lists that distributions start kube-controller-manager with, under the
 // rights that every cluster gives to that. It gets healthy, rolls out a Deployment where the list has its controllers, and
-// is refused nothing. TestKubeadm has the list of kubeadm itself, and TestKwokctl that of kwokctl.
+// is refused nothing. TestKubeadm has the list of kubeadm itself, TestKwokctl that of kwokctl, and TestLaunchers of the options says
+// what each list turns off.
 func TestLaunchers(t *testing.T) {
 	c := cluster.Start(t)
 	kubeconfig := c.UpstreamRoles(t)
@@ -42,8 +41,13 @@ func TestLaunchers(t *testing.T) {
 		byAnAdmin bool // the launcher's kubeconfig is that of an administrator
 	}{
 		{"kubeadm with a pod subnet and an external CA", withPodSubnet(kubeadmArgs(t)), true, false},
-		{"vcluster", vclusterArgs, true, false},
-		{"karmada", karmadaArgs, false, true},
+		{"vcluster", launcherArgs(t, "vcluster"), true, false},
+		{"karmada", launcherArgs(t, "karmada"), false, true},
+		{"k3s", launcherArgs(t, "k3s"), true, false},
+		{"rke2", launcherArgs(t, "rke2"), true, false},
+		{"k0s", launcherArgs(t, "k0s"), true, false},
+		{"kamaji", launcherArgs(t, "kamaji"), true, false},
+		{"talos", launcherArgs(t, "talos"), true, false},
 	} {
 		t.Run(row.launcher, func(t *testing.T) {
 			b := &bench{t, c, c.Namespace(t)}
@@ -53,7 +57,10 @@ func TestLaunchers(t *testing.T) {
 				user = c.AdminKubeconfig
 			}
 			port := freePort(t)
-			args := append(in(kubernetesFolder(t, c, user), row.args), fmt.Sprintf("--secure-port=%d", port))
+			args := append(filesOf(c, user, row.args), fmt.Sprintf("--secure-port=%d", port))
+			if slices.Contains(args, "--allocate-node-cidrs=true") {
+				args = append(args, "--cluster-cidr=10.244.0.0/16") // the nodes have ranges of it after the first launcher
+			}
 			m := c.ManagerExactly(t, args...)
 			b.wait("CLI-78: /healthz answers 200 to anybody", func() error {
 				return answers(t.Context(), fmt.Sprintf("https://127.0.0.1:%d/healthz", port), "", http.StatusOK)
@@ -115,75 +122,46 @@ func withPodSubnet(args []string) (all []string) {
 	return append(all, "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/12")
 }
 
-var vclusterArgs = []string{
-	"--service-cluster-ip-range=10.96.0.0/16",
-	"--authentication-kubeconfig=" + etc + "/controller-manager.conf",
-	"--authorization-kubeconfig=" + etc + "/controller-manager.conf",
-	"--bind-address=127.0.0.1",
-	"--client-ca-file=" + etc + "/pki/ca.crt",
-	"--cluster-name=kubernetes",
-	"--cluster-signing-cert-file=" + etc + "/pki/ca.crt",
-	"--cluster-signing-key-file=" + etc + "/pki/ca.key",
-	"--horizontal-pod-autoscaler-sync-period=60s",
-	"--kubeconfig=" + etc + "/controller-manager.conf",
-	"--node-monitor-grace-period=180s",
-	"--node-monitor-period=30s",
-	"--pvclaimbinder-sync-period=60s",
-	"--requestheader-client-ca-file=" + etc + "/pki/front-proxy-ca.crt",
-	"--root-ca-file=" + etc + "/pki/ca.crt",
-	"--service-account-private-key-file=" + etc + "/pki/sa.key",
-	"--use-service-account-credentials=true",
-	"--controllers=*,-nodeipam,-nodelifecycle,-persistentvolume-binder,-attachdetach,-persistentvolume-expander,-cloud-node-lifecycle,-ttl",
-	"--leader-elect=false",
-}
-
-var karmadaArgs = []string{
-	"--authentication-kubeconfig=" + etc + "/controller-manager.conf",
-	"--authorization-kubeconfig=" + etc + "/controller-manager.conf",
-	"--bind-address=127.0.0.1",
-	"--client-ca-file=" + etc + "/pki/ca.crt",
-	"--cluster-cidr=10.244.0.0/16",
-	"--cluster-name=karmada-apiserver",
-	"--cluster-signing-cert-file=" + etc + "/pki/ca.crt",
-	"--cluster-signing-key-file=" + etc + "/pki/ca.key",
-	"--controllers=namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation",
-	"--kubeconfig=" + etc + "/controller-manager.conf",
-	"--leader-elect=true",
-	"--leader-elect-resource-namespace=karmada-system",
-	"--node-cidr-mask-size=24",
-	"--root-ca-file=" + etc + "/pki/ca.crt",
-	"--service-account-private-key-file=" + etc + "/pki/sa.key",
-	"--service-cluster-ip-range=10.96.0.0/12",
-	"--use-service-account-credentials=true",
-	"--v=4",
-}
-
-// in moves the files that the arguments name to another folder.
-func in(folder string, args []string) (all []string) {
-	for _, arg := range args {
-		all = append(all, strings.ReplaceAll(arg, "="+etc+"/", "="+folder+"/"))
-	}
-	return all
-}
-
-// kubernetesFolder makes the files that kubeadm would have made.
-func kubernetesFolder(t *testing.T, c *cluster.Cluster, kubeconfig string) (dir string) {
+// launcherArgs are the arguments in a file of the test of options, which says what each launcher turns off.
+func launcherArgs(t *testing.T, launcher string) (args []string) {
 	t.Helper()
-	dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "pki"), 0o700); err != nil {
+	text, err := os.ReadFile(filepath.Join("..", "..", "cmd", "controller-manager", "app", "options", "testdata", "launchers", launcher))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for to, from := range map[string]string{
-		"controller-manager.conf": kubeconfig, "pki/ca.crt": c.CAFile, "pki/ca.key": c.CAKeyFile(),
-		"pki/front-proxy-ca.crt": c.FrontProxyCAFile(), "pki/sa.key": c.TokenKeyFile(),
-	} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, to), data, 0o600); err != nil {
-			t.Fatal(err)
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "--") {
+			args = append(args, line)
 		}
 	}
-	return dir
+	if len(args) < 10 {
+		t.Fatalf("the arguments of %s are %q", launcher, args)
+	}
+	return args
+}
+
+// filesOf puts files of the control plane in the place of those that the arguments name.
+func filesOf(c *cluster.Cluster, kubeconfig string, args []string) (all []string) {
+	files := map[string]string{
+		"kubeconfig": kubeconfig, "authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig,
+		"client-ca-file": c.CAFile, "root-ca-file": c.CAFile, "requestheader-client-ca-file": c.FrontProxyCAFile(),
+		"service-account-private-key-file": c.TokenKeyFile(),
+		"tls-cert-file":                    filepath.Join(filepath.Dir(c.CAFile), "apiserver.crt"),
+		"tls-private-key-file":             filepath.Join(filepath.Dir(c.CAFile), "apiserver.key"),
+	}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		file := files[name]
+		switch {
+		case value == "":
+		case file != "":
+			arg = "--" + name + "=" + file
+		case strings.HasPrefix(name, "cluster-signing-") && strings.HasSuffix(name, "-cert-file"):
+			arg = "--" + name + "=" + c.CAFile
+		case strings.HasPrefix(name, "cluster-signing-") && strings.HasSuffix(name, "-key-file"):
+			arg = "--" + name + "=" + c.CAKeyFile()
+		}
+		all = append(all, arg)
+	}
+	return all
 }
