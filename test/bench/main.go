@@ -49,6 +49,7 @@ func scenarios() []scenario {
 		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
 		{"statefulsets", "50 StatefulSets of 5 pods are created and updated", false, statefulSets},
 		{"job", "a Job of 1000 pods, 100 at a time; Jobs of one pod, from its end", false, runJobs},
+		{"reactions", "a workload grows by one pod, a moment after it was reconciled", false, reactions},
 		{"cronjobs", "300 CronJobs that are due at the same minute", false, cronJobs},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
 		{"protection", "1000 claims that pods use are deleted, and then the pods", false, protection},

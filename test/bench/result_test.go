@@ -110,7 +110,7 @@ func TestChoose(t *testing.T) {
 		want string
 	}{
 		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets " +
-			"statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles " +
+			"statefulsets job reactions cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles " +
 			"autoscalers quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
