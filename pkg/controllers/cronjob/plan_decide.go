@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -42,10 +43,10 @@ func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	d := decide(now, s)
 	m := &memory{Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
 	if createdJob(did) != nil {
-		m.Ran = later(m.Ran, d.run)
+		m.Ran = workloads.Later(m.Ran, d.run)
 	}
 	if !d.due.IsZero() && s.created(now, d.due) {
-		m.Since = later(m.Since, d.due)
+		m.Since = workloads.Later(m.Since, d.due)
 	}
 	for _, w := range d.warnings {
 		m.Reported = append(m.Reported, w.key)
@@ -72,10 +73,10 @@ func (s snapshot) validSince(now time.Time) time.Time {
 
 // ran returns the latest time for which there was a Job, as far as is known.
 func (s snapshot) ran(now time.Time) time.Time {
-	latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)
+	latest := workloads.Later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)
 	for _, job := range s.Jobs {
 		if at, ok := scheduledTime(s.CronJob, job); ok && !at.After(now) {
-			latest = later(latest, at)
+			latest = workloads.Later(latest, at)
 		}
 	}
 	return latest
@@ -173,7 +174,7 @@ func (s snapshot) schedule(now time.Time, d *decision) {
 	if since.IsZero() {
 		since = c.CreationTimestamp.Time
 	}
-	since = later(since, s.validSince(now)).In(s.Zone.Location)
+	since = workloads.Later(since, s.validSince(now)).In(s.Zone.Location)
 	due, next := latest(schedule, since, now)
 	if next.IsZero() {
 		d.why = "no time within five years matches the schedule"
@@ -183,7 +184,7 @@ func (s snapshot) schedule(now time.Time, d *decision) {
 	}
 	d.due, d.next = due, next
 	d.why = "wait until " + next.UTC().Format(time.RFC3339)
-	if !due.IsZero() && missed(schedule, later(since, now.Add(-s.deadline())), now) > tooMany {
+	if !due.IsZero() && missed(schedule, workloads.Later(since, now.Add(-s.deadline())), now) > tooMany {
 		d.warn(fmt.Sprint(due.Unix()), corev1.EventTypeWarning, "TooManyMissedTimes",
 			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}

@@ -173,11 +173,3 @@ func timeOf(t *metav1.Time) time.Time {
 	}
 	return t.Time
 }
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}

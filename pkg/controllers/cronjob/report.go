@@ -28,11 +28,11 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	ran := s.ran(now)
 	if job := createdJob(did); job != nil {
 		at, _ := scheduledTime(c, job)
-		ran = later(ran, at)
+		ran = workloads.Later(ran, at)
 	}
 	success := timeOf(c.Status.LastSuccessfulTime)
 	for _, job := range s.Jobs {
-		success = later(success, completedAt(job))
+		success = workloads.Later(success, completedAt(job))
 	}
 	c.Status.LastScheduleTime = raised(c.Status.LastScheduleTime, ran)
 	c.Status.LastSuccessfulTime = raised(c.Status.LastSuccessfulTime, success)
