@@ -36,7 +36,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an adoption without a live read of the owner",
 		Edits: []Edit{{"internal/executor/change.go",
-			"return w.mayAdopt()", "return nil"}},
+			"return mayAdopt()", "_ = mayAdopt\n\treturn nil"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
