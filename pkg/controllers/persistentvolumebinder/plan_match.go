@@ -394,5 +394,5 @@ func nearest(c *corev1.PersistentVolumeClaim, class string,
 // selectable reports whether the selector of a claim can be read.
 func selectable(c *corev1.PersistentVolumeClaim) bool {
 	_, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
-	return c.Spec.Selector == nil || err == nil
+	return err == nil
 }
