@@ -132,7 +132,13 @@ func (w *Writing) refuseAdoption(c *outgoing) error {
 	if !c.Adopt {
 		return nil
 	}
-	return w.mayAdopt()
+	w.mu.Lock()
+	if w.mayAdopt == nil {
+		w.mayAdopt = once(w.ownerLives)
+	}
+	mayAdopt := w.mayAdopt
+	w.mu.Unlock()
+	return mayAdopt()
 }
 
 // wrote notes what a change has made of its object, for another one that follows in this reconcile.

@@ -102,7 +102,7 @@ type Writing struct {
 	failureReported bool // an event was recorded of a write that has failed
 	// touched says what this reconcile has written, by the uid of the object.
 	touched  map[types.UID]touch
-	mayAdopt func() error // reads the owner live, once
+	mayAdopt func() error // reads the owner live, once; nil before the first adoption
 }
 
 // touch is what one reconcile has done to an object.
@@ -118,9 +118,7 @@ type touch struct {
 // Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls
 // what is written; the barrier knows what the caches must show before the next reconcile.
 func (e *Executor) Begin(ctx context.Context, owner plan.Object, barrier *freshness.Barrier) *Writing {
-	w := &Writing{Executor: e, ctx: ctx, owner: owner, barrier: barrier, touched: map[types.UID]touch{}}
-	w.mayAdopt = once(w.ownerLives)
-	return w
+	return &Writing{Executor: e, ctx: ctx, owner: owner, barrier: barrier}
 }
 
 // Apply carries out the steps in order until one fails, and returns what became of them.
@@ -183,6 +181,9 @@ func (w *Writing) allow(m client.Mapping, o plan.Object, now touch, unowned bool
 		return fmt.Errorf("refused: second write to %s %s in one reconcile", m.Kind, o.GetName())
 	}
 	before.object, before.status, before.deleted = before.object || now.object, before.status || now.status, now.deleted
+	if w.touched == nil {
+		w.touched = map[types.UID]touch{}
+	}
 	w.touched[id] = before
 	if unowned || w.owner == nil || o.GetUID() == w.owner.GetUID() || controls(w.owner, o) {
 		return nil

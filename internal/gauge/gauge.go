@@ -19,6 +19,14 @@ func OnCollect(opts *metrics.GaugeOpts, labels []string, fill func(*metrics.Gaug
 	return &Gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), fill: fill}
 }
 
+// Sum returns a gauge of what a function adds up at each scrape.
+func Sum(subsystem, name, help string, labels []string, each func(add func(n float64, labels ...string))) *Gauge {
+	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
+	return OnCollect(opts, labels, func(v *metrics.GaugeVec) {
+		each(func(n float64, labels ...string) { v.WithLabelValues(labels...).Add(n) })
+	})
+}
+
 // Collect implements prometheus.Collector.
 func (g *Gauge) Collect(out chan<- prometheus.Metric) {
 	g.mu.Lock()

@@ -160,7 +160,7 @@ func TestRecordGolden(t *testing.T) {
 	r, key := NewRecords(nil), plan.Key{Namespace: "shop", Name: "web"}
 	for i := range 2 {
 		rec := Record{Time: at(i), Why: "too many pods", Error: "quota", Retries: i + 1, Next: Seconds(1500 * time.Millisecond),
-			Version: "7"}
+			Version: "7", Wrote: 2}
 		rec.Planned([]plan.Step{plan.Each{Sequences: [][]plan.Step{steps[:2], steps[2:]}}})
 		rec.Did(plan.Outcome{Results: []plan.Result{
 			{Verb: plan.Deleted, Object: pod("web-1"), Name: "web-1", Err: errors.New("quota")},

@@ -81,9 +81,8 @@ func (r *Record) Planned(steps []plan.Step) {
 	}
 }
 
-// Did adds what became of a plan to the record.
+// Did adds what became of a plan to the record, but for the number of writes.
 func (r *Record) Did(did plan.Outcome) {
-	r.Wrote += len(did.Results)
 	for _, result := range did.Results {
 		if len(r.Outcome) == mostSteps {
 			return

@@ -156,7 +156,7 @@ func BenchmarkPut(b *testing.B) {
 			return Record{Time: at(i), Why: fmt.Sprintf("%d of 3 pods are available", i%4), Version: "17"}
 		},
 		"writes": func(i int) Record {
-			rec := Record{Time: at(i), Why: fmt.Sprintf("%d of 3 pods are available", i%4), Version: "17"}
+			rec := Record{Time: at(i), Why: fmt.Sprintf("%d of 3 pods are available", i%4), Version: "17", Wrote: len(did.Results)}
 			rec.Planned(step)
 			rec.Did(did)
 			return rec

@@ -79,7 +79,7 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 func ItselfIf[T plan.Object](before, after plan.Object, matches func(T) bool) []plan.Key {
 	for _, o := range []plan.Object{after, before} {
 		if typed, ok := o.(T); ok && matches(typed) {
-			return []plan.Key{{Namespace: o.GetNamespace(), Name: o.GetName()}}
+			return []plan.Key{plan.KeyOf(o)}
 		}
 	}
 	return nil
@@ -90,5 +90,13 @@ func Itself(before, after plan.Object) []plan.Key {
 	if after == nil {
 		after = before
 	}
-	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
+	return []plan.Key{plan.KeyOf(after)}
+}
+
+// Existing returns the key of the object that has changed, unless it is gone.
+func Existing(_, after plan.Object) []plan.Key {
+	if after == nil {
+		return nil
+	}
+	return []plan.Key{plan.KeyOf(after)}
 }

@@ -138,7 +138,7 @@ func TestExplainInTheDocumentation(t *testing.T) {
 	sets.Put(key, explain.Record{Time: at, Why: "3 of 3 pods are available", Version: "811"})
 	for i := range 4 {
 		rec := explain.Record{Time: at.Add(time.Duration(60+1<<i) * time.Second), Why: "1 pod is missing", Retries: i + 1, Version: "840",
-			Error: "create Pod web-5d8f-*: exceeded quota: pods", Next: explain.Seconds(time.Second << i)}
+			Wrote: 1, Error: "create Pod web-5d8f-*: exceeded quota: pods", Next: explain.Seconds(time.Second << i)}
 		missing := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-5d8f-"}}
 		rec.Planned([]plan.Step{plan.Create{Object: missing}})
 		rec.Did(plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: missing, Name: "web-5d8f-*",

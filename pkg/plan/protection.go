@@ -12,6 +12,18 @@ func (p Protection) Due(o Object) bool {
 	return slices.Contains(o.GetFinalizers(), string(p)) == (o.GetDeletionTimestamp() != nil)
 }
 
+// Enqueues returns the key of an object whose finalizer is due, and of one that is gone, so that nothing of it is
+// remembered. It is for the watch of the kind.
+func (p Protection) Enqueues(before, after Object) []Key {
+	switch {
+	case after == nil:
+		return []Key{KeyOf(before)}
+	case p.Due(after):
+		return []Key{KeyOf(after)}
+	}
+	return nil
+}
+
 // Toggle gives an object the finalizer, or takes it off.
 func (p Protection) Toggle(o Object, why string) Change {
 	after := o.DeepCopyObject().(Object)

@@ -74,11 +74,12 @@ type TypedController[K comparable, S, D, M any] struct {
 	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
 	Aliases func(s S, d D) map[plan.Key]string
 	// RecordName returns the name by which a reconcile is recorded for /debug/explain, and whether it is. Of very
-	// many keys only those that fail or wait are worth the memory. What is not recorded drops the records of its
-	// name. Nil: each reconcile is recorded, by its KeyName.
+	// many keys only those that fail or wait are worth the memory. It gets the record without its Steps and Outcome. What
+	// is not recorded drops the records of its name. Nil: each reconcile is recorded, by its KeyName.
 	RecordName func(key K, rec *explain.Record) (name plan.Key, ok bool)
-	// SharedRecords are those of controllers whose keys are parts of one another; nil: it has its own.
-	SharedRecords *explain.Records
+	// RecordStore is where reconciles are recorded for /debug/explain. Controllers that people see as one have one
+	// store. Nil: the controller has a store of its own.
+	RecordStore *explain.Records
 
 	// Subject is the uid of the object that the memory is about: when another one has its name, the memory is dropped.
 	// Nil stands for a memory that is about more than one object.
@@ -91,8 +92,10 @@ type TypedController[K comparable, S, D, M any] struct {
 	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says
 	// Unowned; nil if there is none.
 	Owner func(S) plan.Object
-	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack. Without
-	// Watches there are none, so that no key cools down, and what is stale is retried with backoff.
+	// SkipVerification says that no write can do harm whatever the caches lack, for example because each names the
+	// version that was observed. So nothing is read live before the first write to an unverified key. If there are no
+	// Watches either, the controller has no caches: its keys do not cool down, and a stale write is retried with
+	// backoff.
 	SkipVerification bool
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a previous
 	// leader, or one of our own that was not answered. It may be nil.

@@ -36,6 +36,9 @@ func (r *run[K, S, D, M]) keepRecord() {
 		name, ok = r.runner.RecordName(r.key, &r.record)
 	}
 	if ok {
+		r.record.Planned(r.steps)
+		r.record.Did(r.did)
+		r.record.Did(r.reported)
 		r.runner.explained.Put(name, r.record)
 	} else {
 		r.runner.explained.Forget(name)

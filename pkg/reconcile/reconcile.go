@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,15 +36,14 @@ type run[K comparable, S, D, M any] struct {
 	record explain.Record
 	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
-	gained bool          // see [executor.Writing.Gained]
-	taken  bool          // see [executor.Writing.Taken]
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
 	due    time.Duration // until there is more to report; zero: only an event leads to that
-	// records an event about a write that has failed, see [executor.Writing.RecordFailure]; nil if nothing was to be
-	// written
-	tell func()
+
+	writing       *executor.Writing // nil if the key has come to no plan
+	steps         []plan.Step       // of the plan and of its report
+	did, reported plan.Outcome      // of the same
 }
 
 // eventAfter is how long a key must have failed for an event about a write that is refused, if the step has
@@ -120,7 +120,8 @@ func (r *run[K, S, D, M]) do(ctx context.Context) error {
 			return err
 		}
 	}
-	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
+	r.applyAndReport(ctx, o.Snapshot, d, p)
+	did, reported := r.did, r.reported
 	r.hold(p.Hold)
 	if r.runner.Aliases != nil {
 		r.recordAliases(r.runner.Aliases(o.Snapshot, d))
@@ -153,9 +154,8 @@ func (r *run[K, S, D, M]) plan(s S) (D, plan.Plan) {
 	return d, p
 }
 
-// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what
-// became of both.
-func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
+// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one.
+func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) {
 	barrier := &r.state.Barrier
 	if !r.runner.cached() {
 		barrier = &freshness.Barrier{}
@@ -164,21 +164,18 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 	if r.runner.Sign != nil {
 		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.runner.Sign(r.record.Time, c) }
 	}
-	defer func() {
-		r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut()
-		r.tell = func() { writing.RecordFailure(did, reported) }
-	}()
-	r.record.Planned(p.Steps)
-	did = writing.Apply(p.Steps)
-	r.wrote(did)
+	r.writing, r.steps = writing, p.Steps
+	r.did = writing.Apply(p.Steps)
+	r.wrote(r.did)
 	if r.runner.Report == nil {
-		return did, reported
+		return
 	}
-	if executor.Silent(did.Err) || executor.PutOff(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
-		return did, plan.Outcome{Err: ErrNoReport}
+	if err := r.did.Err; executor.Silent(err) || executor.PutOff(err) || err != nil && !executor.FromServer(err) {
+		r.reported.Err = ErrNoReport
+		return
 	}
 	resumed := time.Now()
-	rep := r.runner.Report(r.record.Time, s, d, did)
+	rep := r.runner.Report(r.record.Time, s, d, r.did)
 	r.cost += time.Since(resumed)
 	r.next, r.due = plan.Sooner(r.next, rep.Requeue), rep.Requeue
 	r.state.Progressing = rep.Progressing
@@ -190,16 +187,15 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.When.Quiet > 0
-	r.record.Planned(rep.Steps)
-	reported = writing.Apply(rep.Steps)
-	r.wrote(reported)
+	r.steps = slices.Concat(r.steps, rep.Steps)
+	r.reported = writing.Apply(rep.Steps)
+	r.wrote(r.reported)
 	switch {
-	case reported.Err != nil:
+	case r.reported.Err != nil:
 		r.due = 0 // it cannot be reported
-	case reported.Wrote():
+	case r.reported.Wrote():
 		r.state.Early = false
 	}
-	return did, reported
 }
 
 // wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
@@ -209,7 +205,7 @@ func (r *run[K, S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 
 // wrote counts the writes, and marks the key as unverified if one was not answered.
 func (r *run[K, S, D, M]) wrote(did plan.Outcome) {
-	r.record.Did(did)
+	r.record.Wrote += len(did.Results)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) && r.runner.cached() {
 			r.runner.keys.Unanswered(r.state)
@@ -264,20 +260,25 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
 	r.keepRecord()
-	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
+	if logger = logger.V(5); logger.Enabled() {
+		logger.Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
+	}
 }
 
 // lookAgain has the key reconciled again if the caches may never show what was created, adopted or found.
 func (r *run[K, S, D, M]) lookAgain() {
-	if r.gained {
+	if r.writing == nil {
+		return
+	}
+	if r.left = r.writing.LeftOut(); r.writing.Gained() {
 		term, key := r.runner.queue, r.key
 		r.state.LookAfter(vanishedAfter, func() { term.Add(key) })
 	}
 	switch {
-	case r.taken:
+	case r.writing.Taken():
 		r.next = plan.Sooner(r.next, plan.Doubling(vanishedAfter, queue.MaxBackoff, r.state.Taken))
 		r.state.Taken++
-	case r.record.Waiting == "":
+	default:
 		r.state.Taken = 0
 	}
 }
@@ -290,8 +291,8 @@ func (r *run[K, S, D, M]) retry(logger klog.Logger, err error) {
 		rec.Error = err.Error()
 	}
 	line, event := r.lasts(rec.Retries)
-	if r.tell != nil && event {
-		r.tell()
+	if r.writing != nil && event {
+		r.writing.RecordFailure(r.did, r.reported)
 	}
 	// When the plan wanted to be made again does not count: it would be carried out no better then.
 	r.next = min(r.runner.Period, queue.MaxBackoff)

@@ -45,7 +45,7 @@ type TypedRunner[K comparable, S, D, M any] struct {
 func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runner[S, D, M] {
 	c.KeyName = func(key plan.Key) plan.Key { return key }
 	r := NewTyped(shared, access, c)
-	if c.SharedRecords == nil {
+	if c.RecordStore == nil {
 		r.explained = explain.NewRecords(r.detail)
 	}
 	return r
@@ -73,7 +73,7 @@ func NewTyped[K comparable, S, D, M any](
 		keys:            keystate.New[K, M, Change](),
 		reads:           &liveReads{},
 	}
-	if r.explained = c.SharedRecords; r.explained == nil {
+	if r.explained = c.RecordStore; r.explained == nil {
 		r.explained = explain.NewRecords(nil)
 	}
 	r.executor = executor.New(executor.Config{

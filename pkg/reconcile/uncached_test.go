@@ -199,7 +199,7 @@ func TestRecordsOfFewKeys(t *testing.T) {
 	var now atomic.Value
 	decide := func(*corev1.Pod) plan.Plan { return plan.Plan{Why: now.Load().(string)} }
 	adjust := func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) {
-		c.SharedRecords = all
+		c.RecordStore = all
 		c.RecordName = func(k incarnation, rec *explain.Record) (plan.Key, bool) {
 			return plan.Key{Namespace: k.name.Namespace, Name: "Pod:" + k.name.Name}, rec.Why == "waits"
 		}

@@ -292,7 +292,7 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "a run is started again when its Job is gone",
 		Edits: []Edit{
-			{"pkg/controllers/cronjob/plan_decide.go", "latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)",
+			{"pkg/controllers/cronjob/plan_decide.go", "latest := workloads.Later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)",
 				"latest := timeOf(nil)"},
 		},
 		Script: withoutElection + `

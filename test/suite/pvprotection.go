@@ -170,8 +170,9 @@ var volumeProtectionMutants = []Mutant{
 	},
 	{
 		Name: "the deletion of a volume is not noticed",
-		Edits: []Edit{{"pkg/controllers/pvprotection/controller.go", "if after != nil && !protection.Due(after) {",
-			"if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() != nil) {"}},
+		Edits: []Edit{{"pkg/controllers/pvprotection/controller.go", "volumes.Watch(protection.Enqueues, ",
+			"volumes.Watch(func(before, after plan.Object) []plan.Key {\n\t\tif after != nil && after.GetDeletionTimestamp() != nil {\n" +
+				"\t\t\treturn nil\n\t\t}\n\t\treturn protection.Enqueues(before, after)\n\t}, "}},
 		Script: withoutElection + `
 			at 5s   volume disk
 			at 20s  volume disk do=delete`,

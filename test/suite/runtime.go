@@ -36,7 +36,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an adoption without a live read of the owner",
 		Edits: []Edit{{"internal/executor/change.go",
-			"return w.mayAdopt()", "return nil"}},
+			"return mayAdopt()", "_ = mayAdopt\n\treturn nil"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
@@ -70,7 +70,8 @@ var RuntimeMutants = []Mutant{
 				"if len(s.Sign) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {",
 				"if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
-			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
+			{"internal/workloads/replicas/report.go", "if equality.Semantic.DeepEqual(before, status) {",
+				"if equality.Semantic.DeepEqual(before, status) && false {"},
 		},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1

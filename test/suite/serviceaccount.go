@@ -114,8 +114,8 @@ var serviceAccountMutants = []Mutant{
 	},
 	{
 		Name: "new namespaces get no ServiceAccount",
-		Edits: []Edit{{"pkg/controllers/serviceaccount/enqueue.go", "if after == nil {",
-			"if after == nil || after.GetName() == \"web\" {"}},
+		Edits: []Edit{{"pkg/controllers/serviceaccount/controller.go", "namespaces.Watch(informers.Existing)",
+			"namespaces.Watch(informers.None)"}},
 		Script: withoutElection + "\n\t\t\tat 10s  namespace web",
 		Oracle: SettledOracle,
 	},

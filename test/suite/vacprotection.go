@@ -283,8 +283,9 @@ var classProtectionMutants = []Mutant{
 	},
 	{
 		Name: "a class that has lost its finalizer does not get it back",
-		Edits: []Edit{{classFolder + "observe.go", "if after != nil && !protection.Due(after) {",
-			"if after != nil && (!protection.Due(after) || after.GetDeletionTimestamp() == nil) {"}},
+		Edits: []Edit{{classFolder + "controller.go", "classes.Watch(protection.Enqueues, ",
+			"classes.Watch(func(before, after plan.Object) []plan.Key {\n\t\t\t\tif after != nil && after.GetDeletionTimestamp() == nil {\n" +
+				"\t\t\t\t\treturn nil\n\t\t\t\t}\n\t\t\t\treturn protection.Enqueues(before, after)\n\t\t\t}, "}},
 		Script: withoutElection + "\n\t\t\tat 5s   attributes gold\n\t\t\tat 30s  attributes gold do=strip",
 		Oracle: SettledOracle,
 	},

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -50,6 +51,11 @@ func foundBy(s *discoveryv1.EndpointSlice) *metav1.LabelSelector {
 	}}
 }
 
+// SelectorOf selects the slices of a Service that a controller manages.
+func SelectorOf(service, managedBy string) labels.Selector {
+	return labels.Set{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
+}
+
 // NewSlice returns a slice that is still empty and belongs to an owner (EPS-45, ESM-22).
 func NewSlice(owner metav1.OwnerReference, namespace, service string,
 	family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
@@ -83,17 +89,9 @@ func PortsText(ports []discoveryv1.EndpointPort) string {
 
 // ComparePorts orders ports, with all that they say.
 func ComparePorts(a, b discoveryv1.EndpointPort) int {
-	return cmp.Or(compareOptional(a.Name, b.Name), compareNumbers(a.Port, b.Port),
+	return cmp.Or(compareOptional(a.Name, b.Name), compareOptional(a.Port, b.Port),
 		compareOptional((*string)(a.Protocol), (*string)(b.Protocol)),
 		compareOptional(a.AppProtocol, b.AppProtocol))
-}
-
-// compareNumbers orders numbers that may be missing.
-func compareNumbers(a, b *int32) int {
-	if a == nil || b == nil {
-		return -FalseLast(a != nil, b != nil)
-	}
-	return cmp.Compare(*a, *b)
 }
 
 // SamePorts reports whether two lists have the same ports, in any order (EPS-33).

@@ -372,8 +372,8 @@ func compareAddresses(a, b corev1.EndpointAddress) int {
 		cmp.Compare(x.APIVersion, y.APIVersion), cmp.Compare(x.FieldPath, y.FieldPath))
 }
 
-// compareOptional orders texts that may be missing.
-func compareOptional(a, b *string) int {
+// compareOptional orders values that may be missing.
+func compareOptional[T cmp.Ordered](a, b *T) int {
 	if a == nil || b == nil {
 		return -FalseLast(a != nil, b != nil)
 	}

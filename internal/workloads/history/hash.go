@@ -42,5 +42,11 @@ func TemplateHash(t *corev1.PodTemplateSpec, collisions *int32) string {
 	return encode(sum.Sum32())
 }
 
+// TemplateName returns the name that an object of the owner gets which stands for a template, and the hash in it.
+func TemplateName(owner string, t *corev1.PodTemplateSpec, collisions *int32) (name, hash string) {
+	hash = TemplateHash(t, collisions)
+	return Name(owner, hash), hash
+}
+
 // encode writes a sum as a text that may be a part of a name and spells no word.
 func encode(sum uint32) string { return rand.SafeEncodeString(strconv.FormatUint(uint64(sum), 10)) }

@@ -2,10 +2,13 @@ package podutil
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Finished reports whether the pod has ended for good: phase Succeeded or Failed.
@@ -100,13 +103,29 @@ func CountsAlike(a, b *corev1.Pod) bool {
 	}
 	return a.UID == b.UID && Finished(a) == Finished(b) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-		maps.Equal(a.Labels, b.Labels) && sameController(a, b)
+		maps.Equal(a.Labels, b.Labels) && SameController(a, b)
 }
 
-// sameController reports whether two versions of a pod belong to the same object, or both to none.
-func sameController(a, b *corev1.Pod) bool {
+// SameController reports whether two versions of an object belong to the same owner, or both to none.
+func SameController(a, b metav1.Object) bool {
 	ra, rb := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
 	return ra == nil && rb == nil || ra != nil && rb != nil && ra.UID == rb.UID
+}
+
+// Owns reports whether the owner controls another version of an orphan, which is among the pods. A pod whose controller
+// changes while the caches are read may be seen twice; it must not be counted twice.
+func Owns(owner metav1.Object, pods []*corev1.Pod, orphan *corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return p.UID == orphan.UID && metav1.IsControlledBy(p, owner)
+	})
+}
+
+// Delete deletes pods of an owner, which gets an event of each.
+func Delete(pods []*corev1.Pod, why string) plan.Step {
+	return plan.Delete{Objects: plan.Objects(pods), Why: why, Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
+	}}
 }
 
 // TargetNode returns the node that a pod is on or, as pods of DaemonSets say by their required node affinity, is

@@ -1,6 +1,10 @@
 package podutil
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Restarts returns the highest restart count of regular containers, and that of sidecars (RS-31.7).
 func Restarts(p *corev1.Pod) (most [2]int32) {
@@ -34,4 +38,9 @@ func FalseFirst(a, b bool) int {
 		return -1
 	}
 	return 1
+}
+
+// ByCreation orders pods, the oldest first. Those of the same second have an order, too.
+func ByCreation(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }

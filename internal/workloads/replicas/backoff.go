@@ -42,7 +42,7 @@ func backoffOf(now time.Time, s view) startBackoff {
 	if len(failed) == 0 {
 		return startBackoff{}
 	}
-	slices.SortFunc(failed, byCreation)
+	slices.SortFunc(failed, podutil.ByCreation)
 	b := startBackoff{failures: inARow(failed, replicas(s.Set)), last: failed[len(failed)-1]}
 	if b.failures <= freeFailures {
 		return startBackoff{}
@@ -98,11 +98,6 @@ func inARow(failed []*corev1.Pod, replicas int) int {
 	return max(waves, (len(failed)+replicas-1)/replicas)
 }
 
-// byCreation orders pods, the oldest first. Those of the same second have an order, too.
-func byCreation(a, b *corev1.Pod) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
-}
-
 // pausing reports whether nothing is to be created yet.
 func (b startBackoff) pausing(now time.Time) bool { return now.Before(b.until) }
 
@@ -133,7 +128,7 @@ func (w *failureHistory) see(now time.Time, s snapshot) *failureHistory {
 	var newest *corev1.Pod
 	for _, p := range s.Pods {
 		if p.Status.Phase == corev1.PodFailed && metav1.IsControlledBy(p, s.Set) &&
-			(newest == nil || byCreation(newest, p) < 0) {
+			(newest == nil || podutil.ByCreation(newest, p) < 0) {
 			newest = p
 		}
 	}

@@ -51,7 +51,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
 	case missing < 0:
 		n := min(-missing, burst)
-		p.Steps = append(p.Steps, remove(victims(now, s.mine, n, s)))
+		p.Steps = append(p.Steps, podutil.Delete(victims(now, s.mine, n, s), "pods are too many"))
 		p.Why = fmt.Sprintf("delete %d of %d pods too many", n, -missing)
 	default:
 		p.Why = waiting(podutil.Count(s.mine, s.Set.Spec.MinReadySeconds, now))
@@ -114,14 +114,18 @@ type features struct {
 func (s snapshot) ranks() bool {
 	active, mine := 0, 0
 	for _, p := range s.Pods {
-		active += number(podutil.Active(p))
+		if podutil.Active(p) {
+			active++
+		}
 	}
 	selector, err := plan.Selector(s.Set.Spec.Selector)
 	if active <= replicas(s.Set) || err != nil {
 		return false
 	}
 	for _, p := range s.Pods {
-		mine += number(podutil.Active(p) && selector.Matches(labels.Set(p.Labels)))
+		if podutil.Active(p) && selector.Matches(labels.Set(p.Labels)) {
+			mine++
+		}
 	}
 	surplus := mine - replicas(s.Set)
 	return surplus > 0 && min(surplus, burst) < mine
@@ -132,27 +136,11 @@ func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 	active := make([]*corev1.Pod, 0, len(s.Pods))
 	for _, p := range s.Pods {
 		orphan := metav1.GetControllerOfNoCopy(p) == nil
-		if podutil.Active(p) && !(orphan && s.selector.Matches(labels.Set(p.Labels)) && s.owns(p)) {
+		if podutil.Active(p) && !(orphan && s.selector.Matches(labels.Set(p.Labels)) && podutil.Owns(s.Set, s.Pods, p)) {
 			active = append(active, p)
 		}
 	}
 	return plan.Claim(s.Set.Object, s.Set.Kind, s.selector, active)
-}
-
-// owns reports whether there is another version of the pod that the set controls. A pod whose controller changes while
-// the caches are read may be seen twice; it must not be counted twice.
-func (s snapshot) owns(orphan *corev1.Pod) bool {
-	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
-		return p.UID == orphan.UID && metav1.IsControlledBy(p, s.Set)
-	})
-}
-
-// number is how much a condition adds to a count.
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // replicas is the wanted number of pods. The server defaults it to 1 (RS-62).
@@ -209,14 +197,6 @@ func podPrefix(set *Set) string {
 		return set.Name
 	}
 	return prefix
-}
-
-// remove deletes pods that are too many.
-func remove(pods []*corev1.Pod) plan.Step {
-	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are too many", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
-	}}
 }
 
 // victims chooses n of the pods to delete. If all must go, there is nothing to rank (RS-30).

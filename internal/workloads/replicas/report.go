@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -39,7 +39,9 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	counts := podutil.Count(append(s.mine, terminating(s)...), s.Set.Spec.MinReadySeconds, now)
 	status := statusOf(s, counts)
 	status.Conditions = failed.among(s.Set, now)
-	if unchanged(*s.Set.Status, status) {
+	before := *s.Set.Status
+	before.TerminatingReplicas = workloads.ReportedTerminating(before.TerminatingReplicas, status.TerminatingReplicas)
+	if equality.Semantic.DeepEqual(before, status) {
 		return plan.Plan{Requeue: counts.Next, Progressing: moving(s.Set, counts)}
 	}
 	step := plan.Change{Old: s.Set.Object, New: s.Set.withStatus(status), Subresource: plan.Status,
@@ -54,15 +56,6 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		When:        when(s.Set, counts, news, failed != failure{}, did),
 		Progressing: moving(s.Set, counts),
 	}
-}
-
-// unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
-// that is missing there is not worth a write, which would change nothing, at every reconcile.
-func unchanged(before, after appsv1.ReplicaSetStatus) bool {
-	if before.TerminatingReplicas == nil && ptr.Deref(after.TerminatingReplicas, 0) == 0 {
-		before.TerminatingReplicas = after.TerminatingReplicas
-	}
-	return equality.Semantic.DeepEqual(before, after)
 }
 
 // terminating are the set's own pods that are being deleted and still run (RS-45).

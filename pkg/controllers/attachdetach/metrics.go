@@ -43,10 +43,10 @@ func newCollectors(k *nodeController) *collectors {
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}},
 			[]string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
-	c.total = newGauge("attachdetach_controller", "total_volumes",
+	c.total = gauge.Sum("attachdetach_controller", "total_volumes",
 		"Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
 		[]string{"plugin_name", "state"}, k.countVolumes)
-	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.",
+	c.inUse = gauge.Sum("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.",
 		[]string{"node", "volume_plugin"}, k.pods.countUsed)
 	return c
 }
@@ -112,16 +112,8 @@ func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDeci
 	}
 }
 
-// newGauge returns a gauge of what a function counts: it calls its argument once for each volume that counts.
-func newGauge(subsystem, name, help string, labels []string, count func(func(labels ...string))) *gauge.Gauge {
-	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
-	return gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
-		count(func(labels ...string) { v.WithLabelValues(labels...).Inc() })
-	})
-}
-
 // countUsed counts the volumes of claims that pods need on nodes.
-func (k *podView) countUsed(one func(...string)) {
+func (k *podView) countUsed(add func(float64, ...string)) {
 	for pv := range k.volumes.pvs.All() {
 		v, ref := ofPV(pv), pv.Spec.ClaimRef
 		if v.Name == "" || ref == nil || !k.volumes.attachable(v) {
@@ -131,23 +123,23 @@ func (k *podView) countUsed(one func(...string)) {
 		for _, p := range k.byClaim.Naming(ref.Namespace, ref.Name) {
 			if node := p.Spec.NodeName; needs(p) && !nodes[node] {
 				nodes[node] = true
-				one(node, plugin(v.Name))
+				add(1, node, plugin(v.Name))
 			}
 		}
 	}
 }
 
-func (k *views) countVolumes(one func(...string)) {
-	k.pods.countUsed(func(labels ...string) { one(labels[1], "desired_state_of_world") })
+func (k *views) countVolumes(add func(float64, ...string)) {
+	k.pods.countUsed(func(n float64, labels ...string) { add(n, labels[1], "desired_state_of_world") })
 	for a := range k.volumes.attachments.All() {
 		if attached(a) {
-			one("kubernetes.io/csi:"+a.Spec.Attacher, "actual_state_of_world")
+			add(1, "kubernetes.io/csi:"+a.Spec.Attacher, "actual_state_of_world")
 		}
 	}
 	for n := range k.nodes.All() {
 		for _, a := range n.Status.VolumesAttached {
 			if kind := plugin(string(a.Name)); kind+"/" == volumes.ISCSIPrefix || kind+"/" == volumes.FCPrefix {
-				one(kind, "actual_state_of_world")
+				add(1, kind, "actual_state_of_world")
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -122,7 +123,7 @@ func (k *podView) showsAttached(name string) bool {
 // enqueueAbsent enqueues, until ctx ends, the keys of drivers whose absence has begun to count. of returns the keys of
 // a driver.
 func (k *views) enqueueAbsent(ctx context.Context, enqueue func(plan.Key), of func(driver string) []plan.Key) {
-	for since := time.Now(); pause(ctx, lookForAbsences); {
+	for since := time.Now(); clock.Sleep(ctx, lookForAbsences); {
 		now := time.Now()
 		t, _ := k.term.Get()
 		for _, name := range t.Absences.over(since, now) {

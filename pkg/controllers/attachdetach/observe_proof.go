@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -42,14 +43,14 @@ func (k *volumeController) compareCaches(ctx context.Context, enqueue func(plan.
 			k.enqueueAbsent(ctx, enqueue, k.pods.volumesOfDriver)
 			return
 		}
-		pause(ctx, time.Second)
+		clock.Sleep(ctx, time.Second)
 	}
 }
 
 // waitForComparison is the Source of the queue of nodes.
 func (k *nodeController) waitForComparison(ctx context.Context, enqueue func(plan.Key)) {
 	for !k.cachesCompared() {
-		if !pause(ctx, 100*time.Millisecond) {
+		if !clock.Sleep(ctx, 100*time.Millisecond) {
 			return
 		}
 	}
@@ -60,16 +61,6 @@ func (k *nodeController) waitForComparison(ctx context.Context, enqueue func(pla
 		enqueue(plan.Key{Name: a.Spec.NodeName})
 	}
 	k.enqueueAbsent(ctx, enqueue, k.pods.nodesOfDriver)
-}
-
-// pause reports whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // comparison is which caches are known to show what the server had when the term began. One that fails does not have
@@ -95,7 +86,7 @@ func shown[T plan.Object](ctx context.Context, root client.Reader, s informers.S
 		if shows(&list, s, cache) {
 			return true
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !clock.Sleep(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

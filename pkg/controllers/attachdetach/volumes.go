@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -130,6 +131,5 @@ func runs(p *corev1.Pod) bool {
 
 // managed reports whether the kubelet of a node leaves attaching to this controller.
 func managed(n *corev1.Node) bool {
-	_, ok := n.Annotations[managedNode]
-	return ok
+	return labels.Set(n.Annotations).Has(managedNode)
 }

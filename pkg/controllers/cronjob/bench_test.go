@@ -21,7 +21,7 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(fmt.Sprint(n, "-jobs"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if p := planJobs(clock("10:06:00"), s); !p.Empty() {
+				if _, p := planJobs(clock("10:06:00"), s); !p.Empty() {
 					b.Fatal(p.Why)
 				}
 			}
@@ -36,7 +36,7 @@ func BenchmarkMissed(b *testing.B) {
 		b.Run(fmt.Sprint(days, "-days"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if p := planJobs(now, s); p.Empty() {
+				if _, p := planJobs(now, s); p.Empty() {
 					b.Fatal(p.Why)
 				}
 			}

@@ -39,14 +39,15 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers,
 		annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation),
 		"status.conditions", "status.startTime", "status.completionTime")
-	if err := errors.Join(err1, err2); err != nil {
+	named, err3 := informers.IndexedObjects(c.Informers, "cronjob-name", namedFor, informers.MetadataOnly)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{cronJobs: cronJobs, jobs: jobs}
+	k := &caches{cronJobs: cronJobs, jobs: jobs, named: named}
 	owners := informers.Owners[*batchv1.CronJob]{Kind: kind().Kind, Get: cronJobs.Get}
 	own := newCollectors()
 	c.RegisterMetrics(own.skew)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
 		Name:      "cronjob", // of the queue
 		Workers:   int(o.Workers),
 		Explained: []string{kind().Kind},
@@ -57,9 +58,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Observe:  k.observe,
 		Owner:    func(s snapshot) plan.Object { return s.CronJob },
 		Subject:  func(s snapshot) types.UID { return s.CronJob.UID },
-		Plan:     reconcile.PlanOnly(planJobs),
+		Plan:     planJobs,
 		Remember: reconcile.RememberOutcome(remember),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Report:   reportStatus,
 		Applied:  own.applied,
 	}), nil
 }

@@ -130,6 +130,12 @@ func see(c *batchv1.CronJob, jobs ...*batchv1.Job) snapshot {
 	return s
 }
 
+// stepsAt are the steps of the plan at a time.
+func stepsAt(at string, s snapshot) []plan.Step {
+	_, p := planJobs(clock(at), s)
+	return p.Steps
+}
+
 // words are the steps of a plan as a person would tell them.
 func words(steps []plan.Step) (all []string) {
 	for _, step := range steps {

@@ -22,7 +22,7 @@ func newCollectors() collectors {
 }
 
 // applied measures how late Jobs were created.
-func (c collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
+func (c collectors) applied(_ context.Context, s snapshot, _ decision, did, _ plan.Outcome) {
 	if job := createdJob(did); job != nil {
 		if at, ok := scheduledTime(s.CronJob, job); ok {
 			c.skew.Observe(time.Since(at).Seconds())

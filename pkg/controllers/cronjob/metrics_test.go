@@ -20,8 +20,9 @@ func TestSkewMetric(t *testing.T) { // CJ-80
 		due := time.Now().Truncate(time.Minute).Add(time.Minute)
 		time.Sleep(time.Until(due) + 3*time.Second)
 		s := see(backup(every("* * * * *"), func(c *batchv1.CronJob) { c.CreationTimestamp = metav1.NewTime(due.Add(-time.Second)) }))
-		c.applied(t.Context(), s, struct{}{}, carriedOut(planJobs(time.Now(), s).Steps), plan.Outcome{})
-		c.applied(t.Context(), s, struct{}{}, plan.Outcome{}, plan.Outcome{})
+		d, p := planJobs(time.Now(), s)
+		c.applied(t.Context(), s, d, carriedOut(p.Steps), plan.Outcome{})
+		c.applied(t.Context(), s, decision{}, plan.Outcome{}, plan.Outcome{})
 		families, err := registry.Gather()
 		if err != nil || len(families) != 1 || families[0].GetName() != "cronjob_controller_job_creation_skew_duration_seconds" {
 			t.Fatal(err, families)

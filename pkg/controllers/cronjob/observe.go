@@ -3,6 +3,7 @@ package cronjob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,10 +23,11 @@ import (
 type caches struct {
 	cronJobs informers.Store[*batchv1.CronJob]
 	jobs     informers.OwnedStore[*batchv1.Job]
-	zones    sync.Map // time zones by their names, which are files or compiled in
+	named    informers.IndexedStore[*batchv1.Job] // by the CronJob whose Jobs have such names, see namedFor
+	zones    sync.Map                             // time zones by their names, which are files or compiled in
 }
 
-// observe finds the CronJob, its Jobs, its time zone, and who has the name of the Job that is due.
+// observe finds the CronJob, its Jobs, its time zone, and other Jobs that have names like its own.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory],
 	err error) {
 	c := k.cronJobs.Get(r.Key.Namespace, r.Key.Name)
@@ -39,11 +41,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if s.Zone, err = k.zone(c); err != nil {
 		s.ZoneError = err.Error()
 	}
-	if due := decide(r.Now, s).due; !due.IsZero() {
-		if job := k.jobs.Get(c.Namespace, jobName(c, due)); job != nil && !metav1.IsControlledBy(job, c) {
-			s.Taken = job
-		}
-	}
+	s.Others = slices.DeleteFunc(k.named.By(plan.KeyOf(c).String()),
+		func(job *batchv1.Job) bool { return metav1.IsControlledBy(job, c) })
 	o.Exists, o.Snapshot = true, s
 	return o, nil
 }
@@ -70,6 +69,15 @@ func (k *caches) findActive(ctx context.Context, reader client.Reader, s *snapsh
 		}
 	}
 	return nil
+}
+
+// namedFor returns the key of the CronJob whose Jobs have names like that of a Job, if there is such a CronJob.
+func namedFor(job *batchv1.Job) []string {
+	name, _, ok := cutMinutes(job.Name)
+	if !ok {
+		return nil
+	}
+	return []string{plan.Key{Namespace: job.Namespace, Name: name}.String()}
 }
 
 // readJob reads a Job live. It returns nil if there is none.

@@ -14,14 +14,14 @@ import (
 // planJobs says what is worth a warning, creates the Job that is due, and deletes those beyond the history limits.
 // The latter two do not hinder one another (CJ-61). The warnings come first, because they are remembered as given
 // whatever becomes of the rest.
-func planJobs(now time.Time, s snapshot) plan.Plan {
+func planJobs(now time.Time, s snapshot) (decision, plan.Plan) {
 	if s.CronJob == nil {
-		return plan.Plan{Why: "the CronJob is gone"}
+		return decision{}, plan.Plan{Why: "the CronJob is gone"}
 	}
 	d := decide(now, s)
-	p := plan.Plan{Why: d.why, Requeue: d.requeue(now)}
-	for _, w := range d.warnings {
-		if !slices.Contains(s.Memory.Reported, w.key) {
+	p := plan.Plan{Why: d.Why, Requeue: d.requeue(now)}
+	for _, w := range d.Warnings {
+		if !slices.Contains(s.Memory.Reported, w.Key) {
 			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: w.Event})
 		}
 	}
@@ -39,19 +39,19 @@ func planJobs(now time.Time, s snapshot) plan.Plan {
 	default:
 		p.Steps = append(p.Steps, plan.Each{Sequences: sequences})
 	}
-	return p
+	return d, p
 }
 
 // planRun creates the Job that is due, if one is to be created.
 func (s snapshot) planRun(d decision) (steps []plan.Step) {
-	if d.run.IsZero() {
+	if d.Run.IsZero() {
 		return nil
 	}
 	if victims := s.replaced(); len(victims) > 0 {
 		steps = append(steps, deleteJobs(victims, "replaced by the next run"))
 	}
 	return append(steps, plan.Create{
-		Object: newJob(s.CronJob, d.run, s.Zone),
+		Object: newJob(s.CronJob, d.Run, s.Zone),
 		Events: plan.Events{
 			Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created job {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",

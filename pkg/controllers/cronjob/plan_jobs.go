@@ -24,6 +24,13 @@ func jobName(c *batchv1.CronJob, at time.Time) string {
 	return fmt.Sprintf("%s-%d", c.Name, at.Unix()/60)
 }
 
+// cutMinutes returns the name of the CronJob whose Job for a time has this name, and the time in minutes.
+func cutMinutes(job string) (cronJob string, minutes int64, ok bool) {
+	i := max(0, strings.LastIndexByte(job, '-'))
+	minutes, err := strconv.ParseInt(strings.TrimPrefix(job[i:], "-"), 10, 32)
+	return job[:i], minutes, i > 0 && err == nil && minutes >= 0
+}
+
 // newJob is the Job for a time of the schedule (CJ-51).
 func newJob(c *batchv1.CronJob, at time.Time, in zone) *batchv1.Job {
 	template := c.Spec.JobTemplate.DeepCopy()
@@ -45,9 +52,8 @@ func newJob(c *batchv1.CronJob, at time.Time, in zone) *batchv1.Job {
 // scheduledTime returns the time of the schedule for which a Job was created; false if it was not created by a
 // schedule.
 func scheduledTime(c *batchv1.CronJob, job *batchv1.Job) (time.Time, bool) {
-	number, ok := strings.CutPrefix(job.Name, c.Name+"-")
-	minutes, err := strconv.ParseInt(number, 10, 32)
-	if !ok || err != nil || minutes < 0 || job.Annotations[manualAnnotation] == "manual" {
+	name, minutes, ok := cutMinutes(job.Name)
+	if !ok || name != c.Name || job.Annotations[manualAnnotation] == "manual" {
 		return time.Time{}, false
 	}
 	// The name has only minutes, and "@every" any seconds.
@@ -172,12 +178,4 @@ func timeOf(t *metav1.Time) time.Time {
 		return time.Time{}
 	}
 	return t.Time
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

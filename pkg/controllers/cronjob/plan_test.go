@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 			see(backup(concurrency("Replace"), ranAt("10:05:00")), run("10:05:00", named("by-hand"))),
 			always("Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand", "create "+at1010), "5m0.1s"},
 		{"CJ-93 the name is taken by somebody else's Job", "10:10:00",
-			with(see(backup(ranAt("10:05:00"))), func(s *snapshot) { s.Taken = elsewhere }),
+			with(see(backup(ranAt("10:05:00"))), func(s *snapshot) { s.Others = []*batchv1.Job{elsewhere} }),
 			always("Warning FailedCreate: Error creating job: " + at1010 + " exists, and this CronJob does not control it"), "5m0.1s"},
 
 		{"CJ-94 a changed schedule does not bring what would have been before", "10:13:00",
@@ -124,7 +124,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			now := clock(c.now)
-			p := planJobs(now, c.snapshot)
+			_, p := planJobs(now, c.snapshot)
 			if p.Why == "" {
 				t.Error("the plan does not say why")
 			}
@@ -161,7 +161,7 @@ func TestCJ50TheJob(t *testing.T) { // CJ-50, CJ-51
 		},
 		Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)},
 	}
-	create := planJobs(clock("10:05:00"), see(c)).Steps[0].(plan.Create)
+	create := stepsAt("10:05:00", see(c))[0].(plan.Create)
 	if diff := cmp.Diff(want, create.Object); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -173,7 +173,7 @@ func TestCJ50TheJob(t *testing.T) { // CJ-50, CJ-51
 		{"TZ=Asia/Tokyo 5 19 * * *", "Europe/Berlin", "2026-01-01T10:05:00Z"}, // the zone of the CronJob is not that of the schedule
 	} {
 		c := backup(every(row.schedule), func(c *batchv1.CronJob) { c.Spec.TimeZone = &row.zone })
-		job := createdJob(carriedOut(planJobs(clock("10:05:00"), see(c)).Steps))
+		job := createdJob(carriedOut(stepsAt("10:05:00", see(c))))
 		if got := job.GetAnnotations()[batchv1.CronJobScheduledTimestampAnnotation]; got != row.want {
 			t.Errorf("%+v: %s", row, got)
 		}
@@ -246,7 +246,7 @@ func TestHistory(t *testing.T) { // CJ-60
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, step := range planJobs(clock("10:25:30"), c.snapshot).Steps {
+			for _, step := range stepsAt("10:25:30", c.snapshot) {
 				if step, ok := step.(plan.Delete); ok {
 					// CJ-61
 					if step.Propagation != metav1.DeletePropagationBackground || step.Events.Done.Reason != "SuccessfulDelete" ||
@@ -268,7 +268,7 @@ func TestHistory(t *testing.T) { // CJ-60
 // The history limits do not hinder the run that is due, nor the other way round.
 func TestHistoryAndRunDoNotHinderOneAnother(t *testing.T) { // CJ-61
 	c := backup(ranAt("10:00:00"), succeededAt("10:06:00"), limits(ptr.To[int32](0), nil))
-	p := planJobs(clock("10:10:00"), see(c, run("10:00:00", complete("10:06:00"))))
+	_, p := planJobs(clock("10:10:00"), see(c, run("10:00:00", complete("10:06:00"))))
 	if each, ok := p.Steps[0].(plan.Each); !ok || len(each.Sequences) != 2 || len(p.Steps) != 1 {
 		t.Errorf("%+v", p.Steps)
 	}

@@ -81,8 +81,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, s := draw(t)
 		before := copied(s)
-		p := planJobs(now, s)
-		reportStatus(now, s, carriedOut(p.Steps))
+		d, p := planJobs(now, s)
+		reportStatus(now, s, d, carriedOut(p.Steps))
 		if p.Requeue < 0 {
 			t.Errorf("reconciles again after %v", p.Requeue)
 		}
@@ -95,11 +95,12 @@ func TestAnyObjectsAtAll(t *testing.T) {
 // same fails the test unless two snapshots lead to the same plan and the same status.
 func same(t *rapid.T, now time.Time, a, b snapshot) {
 	t.Helper()
-	p, again := planJobs(now, a), planJobs(now, b)
+	d, p := planJobs(now, a)
+	e, again := planJobs(now, b)
 	if diff := cmp.Diff([]any{words(p.Steps), p.Requeue}, []any{words(again.Steps), again.Requeue}); diff != "" {
 		t.Error(diff)
 	}
-	r, other := reportStatus(now, a, carriedOut(p.Steps)), reportStatus(now, b, carriedOut(again.Steps))
+	r, other := reportStatus(now, a, d, carriedOut(p.Steps)), reportStatus(now, b, e, carriedOut(again.Steps))
 	if diff := cmp.Diff(words(r.Steps), words(other.Steps)); diff != "" {
 		t.Errorf("report: %s", diff)
 	}
@@ -138,9 +139,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 
 // carry carries out a plan and its report, as the runtime does, and returns what there is afterwards.
 func carry(now time.Time, s snapshot) snapshot {
-	p := planJobs(now, s)
+	d, p := planJobs(now, s)
 	did := carriedOut(p.Steps)
-	memory := remember(now, s, struct{}{}, did)
+	memory := remember(now, s, d, did)
 	after := copied(s)
 	for _, r := range did.Results {
 		switch job := r.Object.(*batchv1.Job).DeepCopy(); r.Verb {
@@ -151,7 +152,7 @@ func carry(now time.Time, s snapshot) snapshot {
 			after.Jobs = slices.DeleteFunc(after.Jobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
 		}
 	}
-	for _, step := range reportStatus(now, s, did).Steps {
+	for _, step := range reportStatus(now, s, d, did).Steps {
 		if change, ok := step.(plan.Change); ok {
 			after.CronJob.Status = change.New.(*batchv1.CronJob).Status
 		}
@@ -165,10 +166,11 @@ func TestConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, s := draw(t)
 		after := carry(now, carry(now, s))
-		if p := planJobs(now, after); len(p.Steps) > 0 {
+		d, p := planJobs(now, after)
+		if len(p.Steps) > 0 {
 			t.Errorf("left to do: %v", words(p.Steps))
 		}
-		if r := reportStatus(now, after, plan.Outcome{}); len(r.Steps) > 0 {
+		if r := reportStatus(now, after, d, plan.Outcome{}); len(r.Steps) > 0 {
 			t.Errorf("left to report: %v", words(r.Steps))
 		}
 	})
@@ -180,7 +182,8 @@ func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, s := draw(t)
 		active, _ := s.active()
-		did := carriedOut(planJobs(now, s).Steps)
+		_, p := planJobs(now, s)
+		did := carriedOut(p.Steps)
 		for _, r := range did.Results {
 			job := r.Object.(*batchv1.Job)
 			if r.Verb == plan.Deleted && workloads.JobFinished(job) == nil &&

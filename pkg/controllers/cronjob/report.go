@@ -19,20 +19,20 @@ import (
 const shortLived = 5 * time.Minute
 
 // reportStatus writes which Jobs are active, and when the last ones were scheduled and successful.
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	if s.CronJob == nil {
 		return plan.Plan{}
 	}
 	c := s.CronJob.DeepCopy()
 	c.Status.Active = s.activeAfter(did)
-	ran := s.ran(now)
+	ran := d.Ran
 	if job := createdJob(did); job != nil {
 		at, _ := scheduledTime(c, job)
-		ran = later(ran, at)
+		ran = workloads.Later(ran, at)
 	}
 	success := timeOf(c.Status.LastSuccessfulTime)
 	for _, job := range s.Jobs {
-		success = later(success, completedAt(job))
+		success = workloads.Later(success, completedAt(job))
 	}
 	c.Status.LastScheduleTime = raised(c.Status.LastScheduleTime, ran)
 	c.Status.LastSuccessfulTime = raised(c.Status.LastSuccessfulTime, success)

@@ -62,8 +62,7 @@ func TestReport(t *testing.T) {
 			[]string{"status active [" + at1005 + " " + at1010 + "], scheduled 10:10:00, successful never"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now := clock(c.now)
-			p := reportStatus(now, c.snapshot, carriedOut(planJobs(now, c.snapshot).Steps))
+			p := reportAt(c.now, c.snapshot)
 			if diff := cmp.Diff(c.reports, words(p.Steps)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -71,9 +70,15 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// reportAt is the report at a time, when all was done that was planned.
+func reportAt(at string, s snapshot) plan.Plan {
+	d, p := planJobs(clock(at), s)
+	return reportStatus(clock(at), s, d, carriedOut(p.Steps))
+}
+
 func TestReferenceOfActiveJobs(t *testing.T) { // CJ-52
 	s := see(backup())
-	p := reportStatus(clock("10:05:00"), s, carriedOut(planJobs(clock("10:05:00"), s).Steps))
+	p := reportAt("10:05:00", s)
 	want := []corev1.ObjectReference{{APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: at1005, UID: "uid-" + at1005,
 		ResourceVersion: "7"}}
 	if diff := cmp.Diff(want, p.Steps[0].(plan.Change).New.(*batchv1.CronJob).Status.Active); diff != "" {
@@ -83,9 +88,10 @@ func TestReferenceOfActiveJobs(t *testing.T) { // CJ-52
 
 func TestFailedWritesAreNotReported(t *testing.T) { // CJ-54, CJ-71
 	s := see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(run("10:05:00"))), run("10:05:00"))
-	did := carriedOut(planJobs(clock("10:10:00"), s).Steps)
+	d, planned := planJobs(clock("10:10:00"), s)
+	did := carriedOut(planned.Steps)
 	did.Results[1].Err = errors.New("refused")
-	p := reportStatus(clock("10:10:00"), s, did)
+	p := reportStatus(clock("10:10:00"), s, d, did)
 	if diff := cmp.Diff([]string{"status active [], scheduled 10:05:00, successful never"}, words(p.Steps)); diff != "" {
 		t.Errorf("the old Job is gone and the new one was not created (-want +got):\n%s", diff)
 	}
@@ -104,7 +110,7 @@ func TestDebounce(t *testing.T) {
 		{"a Job that is replaced", backup(concurrency("Replace")), false},
 	} {
 		s := see(c.cronJob)
-		p := reportStatus(clock("10:05:00"), s, carriedOut(planJobs(clock("10:05:00"), s).Steps))
+		p := reportAt("10:05:00", s)
 		if waits := p.When.Quiet > 0 && p.When.Longest > 0; len(p.Steps) == 0 || waits != c.waits {
 			t.Errorf("%s: %+v", c.name, p)
 		}

@@ -55,8 +55,7 @@ func byUse(a, b *appsv1.ControllerRevision) int {
 
 // newRevisionName returns the name that a revision of the present template gets, and its hash (DS-50, DS-51).
 func newRevisionName(d *appsv1.DaemonSet) (name, hash string) {
-	hash = history.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
-	return history.Name(d.Name, hash), hash
+	return history.TemplateName(d.Name, &d.Spec.Template, d.Status.CollisionCount)
 }
 
 // hashOf is the hash of a revision. One without the label has its name for a hash (DS-52).

@@ -12,8 +12,7 @@ import (
 
 // newName is the name that a ReplicaSet for the Deployment's present template gets (DEP-19).
 func newName(d *appsv1.Deployment) (name, hash string) {
-	hash = history.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
-	return history.Name(d.Name, hash), hash
+	return history.TemplateName(d.Name, &d.Spec.Template, d.Status.CollisionCount)
 }
 
 // sameTemplate reports whether two templates make the same pods, wherever they have the label pod-template-hash

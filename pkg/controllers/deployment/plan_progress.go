@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -98,7 +99,7 @@ func (r *rollout) begins() bool {
 	case r.behind():
 		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout
 		// begins (DEP-75).
-		return has(r.d.Annotations, revisionAnnotation) || reportedIn(reported) != r.new.Name
+		return labels.Set(r.d.Annotations).Has(revisionAnnotation) || reportedIn(reported) != r.new.Name
 	}
 	name := reportedIn(reported)
 	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID &&

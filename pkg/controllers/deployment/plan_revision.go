@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Annotations that this controller keeps.
@@ -41,7 +42,7 @@ func (r *rollout) keepUp() {
 		r.new.why = append(r.new.why, "raise to revision "+revision)
 		r.say("raise new ReplicaSet %s to revision %s", r.new.Name, revision)
 		r.new.annotate(revisionAnnotation, revision)
-		if before, ok := revisionOf(r.new.ReplicaSet); ok && has(r.new.Annotations, revisionAnnotation) {
+		if before, ok := revisionOf(r.new.ReplicaSet); ok && labels.Set(r.new.Annotations).Has(revisionAnnotation) {
 			r.new.annotate(historyAnnotation, remember(r.new.Annotations[historyAnnotation], before))
 		}
 	}
@@ -100,7 +101,7 @@ func remember(history string, revision int64) string {
 
 // annotate sets an annotation, if that changes anything.
 func (s *set) annotate(key, value string) {
-	if has(s.Annotations, key) && s.Annotations[key] == value {
+	if labels.Set(s.Annotations).Has(key) && s.Annotations[key] == value {
 		return
 	}
 	draft := s.edit()
@@ -108,10 +109,4 @@ func (s *set) annotate(key, value string) {
 		draft.Annotations = map[string]string{}
 	}
 	draft.Annotations[key] = value
-}
-
-// has reports whether a map has a key, whatever its value is.
-func has(m map[string]string, key string) bool {
-	_, ok := m[key]
-	return ok
 }

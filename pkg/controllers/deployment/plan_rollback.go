@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -75,7 +76,7 @@ func (r *rollout) lastButOne() (latest int64) {
 // former returns the old ReplicaSet of a revision, nil if there is none.
 func (r *rollout) former(revision int64) *appsv1.ReplicaSet {
 	for _, s := range r.old {
-		if n, ok := revisionOf(s.ReplicaSet); ok && n == revision && has(s.Annotations, revisionAnnotation) {
+		if n, ok := revisionOf(s.ReplicaSet); ok && n == revision && labels.Set(s.Annotations).Has(revisionAnnotation) {
 			return s.ReplicaSet
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -28,7 +29,9 @@ func reportStatus(_ time.Time, _ snapshot, r *rollout, did plan.Outcome) plan.Pl
 	r.next = 0 // what the pods need is in the plan
 	r.requeueAfter(r.deadlineIn(&status))
 	annotations, moved := r.annotations(did)
-	if !moved && unchanged(r.d.Status, status) {
+	before := r.d.Status
+	before.TerminatingReplicas = workloads.ReportedTerminating(before.TerminatingReplicas, status.TerminatingReplicas)
+	if !moved && equality.Semantic.DeepEqual(before, status) {
 		return plan.Plan{Requeue: r.next, Progressing: r.moving()}
 	}
 	d := *r.d // its parts belong to the cache: they are replaced, not changed
@@ -37,15 +40,6 @@ func reportStatus(_ time.Time, _ snapshot, r *rollout, did plan.Outcome) plan.Pl
 	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Progressing: r.moving()}
 	p.When = r.when(&status, did)
 	return p
-}
-
-// unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
-// that is missing there is not worth a write, which would change nothing, at every reconcile.
-func unchanged(before, after appsv1.DeploymentStatus) bool {
-	if before.TerminatingReplicas == nil && ptr.Deref(after.TerminatingReplicas, 0) == 0 {
-		before.TerminatingReplicas = after.TerminatingReplicas
-	}
-	return equality.Semantic.DeepEqual(before, after)
 }
 
 // reportSelectsAll complains about an empty selector, once for each generation (DEP-4, DEP-79).

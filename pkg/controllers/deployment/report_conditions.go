@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -104,7 +105,7 @@ func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.Deployme
 // madeForThis reports whether the new ReplicaSet was created for the present revision, not brought back.
 func (r *rollout) madeForThis() bool {
 	_, raised := r.revision()
-	if has(r.new.Annotations, historyAnnotation) || raised && has(r.new.Annotations, revisionAnnotation) {
+	if labels.Set(r.new.Annotations).Has(historyAnnotation) || raised && labels.Set(r.new.Annotations).Has(revisionAnnotation) {
 		return false
 	}
 	name, _ := r.TemplateMatches.newName(r.d)

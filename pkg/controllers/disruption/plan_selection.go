@@ -67,7 +67,7 @@ func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 		before, known := s.Pods.Get(name)
 		switch {
 		case p != nil && known && before.Owner == controllerOf(p): // nothing but its readiness may have changed
-			after.Counts.Ready += one(healthy(p)) - one(before.Ready)
+			after.Counts.Ready += lookAt(p).ready() - before.ready()
 			after.Pods.Set(name, lookAt(p))
 			continue
 		case p == nil && !known:
@@ -91,6 +91,14 @@ func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 	return after
 }
 
+// ready is how much the pod adds to the number of those that are ready.
+func (p selectedPod) ready() int {
+	if p.Ready {
+		return 1
+	}
+	return 0
+}
+
 // lookAt returns what counts of a pod.
 func lookAt(p *corev1.Pod) selectedPod {
 	return selectedPod{Ready: healthy(p), Owner: controllerOf(p)}
@@ -107,18 +115,10 @@ func controllerOf(o metav1.Object) types.UID {
 	return ""
 }
 
-// one is how much a pod adds to a count.
-func one(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // add counts a pod that is selected from now on.
 func (c *counts) add(p *corev1.Pod) {
 	c.Pods++
-	c.Ready += one(healthy(p))
+	c.Ready += lookAt(p).ready()
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil || ref.UID == "" {
 		c.Unmanaged++
@@ -135,7 +135,7 @@ func (c *counts) add(p *corev1.Pod) {
 // remove takes a pod out of the counts, as it was when it was counted.
 func (c *counts) remove(p selectedPod) {
 	c.Pods--
-	c.Ready -= one(p.Ready)
+	c.Ready -= p.ready()
 	o, managed := c.Owners[p.Owner]
 	if !managed {
 		c.Unmanaged--

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -58,7 +59,7 @@ func (c *cleanup) Run(ctx context.Context) error {
 		if complete {
 			break
 		}
-		if !sleep(ctx, wait) {
+		if !clock.Sleep(ctx, wait) {
 			return nil
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 	}
 	all := endpointsToDelete(listed.Items)
 	for _, o := range all {
-		if !sleep(ctx, deleteInterval) {
+		if !clock.Sleep(ctx, deleteInterval) {
 			return deleted, false, ctx.Err()
 		}
 		done, failed := c.delete(ctx, o)
@@ -106,14 +107,4 @@ func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err err
 		return false, fmt.Errorf("namespace %s: %w", o.GetNamespace(), did.Err)
 	}
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return !r.Needless }), nil
-}
-
-// sleep reports whether ctx has lasted so long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -67,6 +65,5 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // live are the slices that a previous leader may have written.
 func live(s snapshot) []reconcile.Live {
-	selector := labels.Set{discoveryv1.LabelServiceName: s.Key.Name, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
-	return []reconcile.Live{reconcile.LiveOf(s.Key.Namespace, selector, s.Slices)}
+	return []reconcile.Live{reconcile.LiveOf(s.Key.Namespace, endpoints.SelectorOf(s.Key.Name, managedBy), s.Slices)}
 }

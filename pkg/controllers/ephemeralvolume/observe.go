@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -72,7 +71,7 @@ func enqueuedByPod(before, after plan.Object) []plan.Key {
 // enqueuedByClaim returns the pods that wait for a claim to be gone, or that have lost theirs: when it was deleted,
 // also if another one took its name meanwhile and the watch has shown that only, and when it has another owner.
 func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
-	if before == nil || after != nil && before.GetUID() == after.GetUID() && sameController(before, after) {
+	if before == nil || after != nil && before.GetUID() == after.GetUID() && podutil.SameController(before, after) {
 		return nil
 	}
 	for _, pod := range k.pods.Naming(before.GetNamespace(), before.GetName()) {
@@ -83,12 +82,6 @@ func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	return keys
-}
-
-// sameController reports whether two versions of a claim belong to the same object, or both to none.
-func sameController(a, b plan.Object) bool {
-	x, y := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
-	return x == nil && y == nil || x != nil && y != nil && x.UID == y.UID
 }
 
 // ephemeralClaims returns the names of the claims of a pod's ephemeral volumes, in the order of its spec.

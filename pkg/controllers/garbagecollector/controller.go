@@ -73,8 +73,8 @@ type queues struct {
 func (r *runner) newQueues() queues {
 	remove := objects{
 		Name: explainName, QueueName: "garbage_collector_attempt_to_delete", KeyName: (*node).key,
-		RecordName: r.recorded, SharedRecords: r.records, Owner: func(s snapshot) plan.Object { return s.object },
-		Observe: r.observeObject, Plan: planObject, Prove: proveObject, Planned: r.noteDecision, Applied: r.noteOutcome,
+		RecordName: r.recorded, RecordStore: r.records, Owner: func(s snapshot) plan.Object { return s.object },
+		Observe: r.observeObject, Plan: planObject, Prove: proveObject, Planned: r.commitDecision, Applied: r.commitOutcome,
 	}
 	orphan := remove
 	orphan.Name, orphan.QueueName = "garbage_collector_attempt_to_orphan", ""
@@ -84,17 +84,17 @@ func (r *runner) newQueues() queues {
 		orphan: newPart(r, orphan),
 		verify: newPart(r, owners{
 			Name: "garbage_collector_verify_owner", KeyName: statedOwner.key,
-			Observe: r.observeOwner, Plan: planOwner, Planned: r.noteOwner,
+			Observe: r.observeOwner, Plan: planOwner, Planned: r.commitOwner,
 		}),
 		ask: newPart(r, namespaces{
 			Name:    "garbage_collector_list_dependents",
 			KeyName: func(namespace string) plan.Key { return plan.Key{Namespace: namespace} },
-			Observe: r.observeUnlisted, Plan: planUnlisted, Planned: r.noteUnlisted,
+			Observe: r.observeUnlisted, Plan: planUnlisted, Planned: r.commitUnlisted,
 		}),
 		prove: newPart(r, absences{
 			Name:    "garbage_collector_prove_absence",
 			KeyName: func(kind schema.GroupKind) plan.Key { return plan.Key{Name: kind.String()} },
-			Observe: r.observeAbsence, Plan: planAbsence, Planned: r.noteAbsence,
+			Observe: r.observeAbsence, Plan: planAbsence, Planned: r.commitAbsence,
 			Remember: reconcile.Always[absenceSnapshot, absenceDecision, absenceMemory], // whatever was decided
 		}),
 	}

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -157,6 +158,31 @@ func TestHealthNeedsNoGraph(t *testing.T) {
 		go func() { answered <- fmt.Sprint(len(b.Statuses()), b.Unlisted(), len(b.Records())) }()
 		if got := <-answered; got != "5 [] 1" {
 			t.Errorf("answered %s", got)
+		}
+	})
+}
+
+// mostAllocations is how many objects on the heap a deletion may cost, from the change of the owner to the answer of the server.
+const mostAllocations = 52
+
+func TestCostOfADeletion(t *testing.T) {
+	run(t, func(b *bench) {
+		const n = 2000
+		owner := b.put("owner")
+		b.see(owner)
+		b.seeDependents(n, "owner")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		b.OnDelete(configMaps, owner)
+		time.Sleep(5 * time.Second)
+		runtime.ReadMemStats(&after)
+		if b.deletions() != n {
+			b.Fatalf("%d deletions", b.deletions())
+		}
+		each := (after.Mallocs - before.Mallocs) / n
+		t.Logf("%d allocations, %d bytes", each, (after.TotalAlloc-before.TotalAlloc)/n)
+		if each > mostAllocations {
+			t.Errorf("%d allocations", each)
 		}
 	})
 }

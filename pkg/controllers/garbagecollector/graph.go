@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -140,7 +141,7 @@ func (n *node) unchanged(k *resourceKind, o *metav1.PartialObjectMetadata) bool 
 }
 
 // twins are all objects with the uid.
-func (g *graph) twins(uid types.UID) func(yield func(*node) bool) {
+func (g *graph) twins(uid types.UID) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for n := g.nodes[uid]; n != nil; {
 			next := n.twin // n may be dropped
@@ -153,7 +154,7 @@ func (g *graph) twins(uid types.UID) func(yield func(*node) bool) {
 }
 
 // all are the objects that are known.
-func (g *graph) all() func(yield func(*node) bool) {
+func (g *graph) all() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for uid := range g.nodes {
 			for n := range g.twins(uid) {
@@ -310,7 +311,7 @@ func (g *graph) shared(refs []metav1.OwnerReference) []metav1.OwnerReference {
 }
 
 // dependentsOf are the objects that refer to n, and not just to its uid.
-func (g *graph) dependentsOf(n *node) func(yield func(*node) bool) {
+func (g *graph) dependentsOf(n *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		o := g.owners[n.uid]
 		if o == nil {

@@ -233,7 +233,7 @@ const mostDescribed = 10
 func describe(refs []metav1.OwnerReference) string {
 	var all []string
 	for _, ref := range refs[:min(mostDescribed, len(refs))] {
-		all = append(all, fmt.Sprintf("%s %s (%s, uid %s)", ref.Kind, ref.Name, ref.APIVersion, ref.UID))
+		all = append(all, ref.Kind+" "+ref.Name+" ("+ref.APIVersion+", uid "+string(ref.UID)+")")
 	}
 	if more := len(refs) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d others", more))

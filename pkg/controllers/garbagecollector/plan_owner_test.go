@@ -39,13 +39,13 @@ func TestOwnersThatAreNotReadAreNotForgotten(t *testing.T) {
 	run(t, func(b *bench) {
 		c := statedOwner{apiVersion: "v1", kind: "ConfigMap", namespace: "shop", name: "gone", uid: "gone"}
 		b.see(b.put("web", "gone"))
-		if err := b.noteOwner(ownerSnapshot{owner: c}, ownerDecision{dropped: true}); err == nil || !b.term.graph.isStated(c) {
+		if err := b.commitOwner(ownerSnapshot{owner: c}, ownerDecision{dropped: true}); err == nil || !b.term.graph.isStated(c) {
 			t.Errorf("it is dropped: %v", err)
 		}
 		b.mu.Lock()
 		k := b.term.readsOf(c)
 		b.mu.Unlock()
-		if err := b.noteOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil ||
+		if err := b.commitOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil ||
 			len(k.turns) != 0 {
 			t.Errorf("it waits: %v, %v", k.turns, err)
 		}

@@ -40,11 +40,11 @@ func TestLateObjectsAreAskedFor(t *testing.T) {
 		b.term.graph.listing.Insert(schema.GroupVersionResource{Resource: "widgets"})
 		b.term.asking["shop"] = sets.New(&node{namespace: "shop"})
 		b.mu.Unlock()
-		if err := b.noteUnlisted(unlistedSnapshot{namespace: "shop"}, unlistedDecision{}); err == nil {
+		if err := b.commitUnlisted(unlistedSnapshot{namespace: "shop"}, unlistedDecision{}); err == nil {
 			t.Error("it is forgotten")
 		}
 		b.term.asking["shop"].Delete(b.term.asking["shop"].UnsortedList()...)
-		if err := b.noteUnlisted(unlistedSnapshot{namespace: "shop"}, unlistedDecision{}); err != nil || b.term.asking["shop"] != nil {
+		if err := b.commitUnlisted(unlistedSnapshot{namespace: "shop"}, unlistedDecision{}); err != nil || b.term.asking["shop"] != nil {
 			t.Errorf("%v, %v", b.term.asking, err)
 		}
 	})

@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"iter"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +62,7 @@ func (n *node) setOwners(refs []metav1.OwnerReference) {
 }
 
 // refsTo are the references of a node to a uid.
-func (n *node) refsTo(uid types.UID) func(yield func(metav1.OwnerReference) bool) {
+func (n *node) refsTo(uid types.UID) iter.Seq[metav1.OwnerReference] {
 	return func(yield func(metav1.OwnerReference) bool) {
 		if n.byUID != nil {
 			for _, i := range n.byUID[uid] {
@@ -79,34 +80,27 @@ func (n *node) refsTo(uid types.UID) func(yield func(metav1.OwnerReference) bool
 	}
 }
 
-// refersTo reports whether a node has a reference to the owner.
-func (n *node) refersTo(owner *node) bool {
-	for ref := range n.refsTo(owner.uid) {
-		if owner.matches(n, ref) {
+// hasRef reports whether a node has a reference to a uid that matches.
+func (n *node) hasRef(uid types.UID, matches func(metav1.OwnerReference) bool) bool {
+	for ref := range n.refsTo(uid) {
+		if matches(ref) {
 			return true
 		}
 	}
 	return false
+}
+
+// refersTo reports whether a node has a reference to the owner.
+func (n *node) refersTo(owner *node) bool {
+	return n.hasRef(owner.uid, func(ref metav1.OwnerReference) bool { return owner.matches(n, ref) })
 }
 
 // blocksUID reports whether a node has a blocking reference to a uid.
-func (n *node) blocksUID(uid types.UID) bool {
-	for ref := range n.refsTo(uid) {
-		if blocks(ref) {
-			return true
-		}
-	}
-	return false
-}
+func (n *node) blocksUID(uid types.UID) bool { return n.hasRef(uid, blocks) }
 
 // blocksOwner reports whether a node has a blocking reference to the owner.
 func (n *node) blocksOwner(owner *node) bool {
-	for ref := range n.refsTo(owner.uid) {
-		if blocks(ref) && owner.matches(n, ref) {
-			return true
-		}
-	}
-	return false
+	return n.hasRef(owner.uid, func(ref metav1.OwnerReference) bool { return blocks(ref) && owner.matches(n, ref) })
 }
 
 func blocks(ref metav1.OwnerReference) bool {

@@ -240,8 +240,8 @@ func proveObject(o objectObservation, proof reconcile.Proof) objectObservation {
 	return o
 }
 
-// noteDecision notes in the term what was decided about an object. It fails if that is not so any more.
-func (r *runner) noteDecision(s snapshot, d decision) error {
+// commitDecision updates the term with what was decided about an object. It fails if that is not so any more.
+func (r *runner) commitDecision(s snapshot, d decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.term.graph.has(s.node) || d.due && r.term.holdAny(time.Now(), s) != d.held {
@@ -260,8 +260,8 @@ func (r *runner) noteDecision(s snapshot, d decision) error {
 	return nil
 }
 
-// noteOutcome notes in the term which writes have failed.
-func (r *runner) noteOutcome(_ context.Context, s snapshot, d decision, did, _ plan.Outcome) {
+// commitOutcome updates the term with the writes that have failed.
+func (r *runner) commitOutcome(_ context.Context, s snapshot, d decision, did, _ plan.Outcome) {
 	if did.Err == nil {
 		return
 	}

@@ -205,8 +205,8 @@ func (t *term) lacksOwner(n *node, kind schema.GroupKind) bool {
 	return t.graph.has(n) && !n.deleting && slices.ContainsFunc(t.graph.missingKinds(n), of)
 }
 
-// noteAbsence has what was held go if that was decided. Otherwise it notes why it is held.
-func (r *runner) noteAbsence(s absenceSnapshot, d absenceDecision) error {
+// commitAbsence updates the term: what was held goes if that was decided, and otherwise it says why it is held.
+func (r *runner) commitAbsence(s absenceSnapshot, d absenceDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, now, a := r.term, time.Now(), r.term.absentOwnersOf(s.Kind)

@@ -67,9 +67,9 @@ func (r *runner) unlisted(
 	return listed, resources
 }
 
-// noteUnlisted has those objects go on on which nothing depends that is not known. It fails if others have come when
-// none had been left.
-func (r *runner) noteUnlisted(s unlistedSnapshot, d unlistedDecision) error {
+// commitUnlisted updates the term: objects go on if all that depends on them is known. It fails if others have come
+// when none had been left.
+func (r *runner) commitUnlisted(s unlistedSnapshot, d unlistedDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, asking := r.term, r.term.asking[s.namespace]

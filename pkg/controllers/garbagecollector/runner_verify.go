@@ -49,8 +49,8 @@ func (r *runner) observeOwner(
 	return o, nil
 }
 
-// noteOwner notes in the term what an owner is. It fails if the owner is to be read again.
-func (r *runner) noteOwner(s ownerSnapshot, d ownerDecision) error {
+// commitOwner updates the term with what an owner is. It fails if the owner is to be read again.
+func (r *runner) commitOwner(s ownerSnapshot, d ownerDecision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

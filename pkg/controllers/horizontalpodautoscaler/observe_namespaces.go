@@ -205,7 +205,7 @@ func (n *namespaces) changed(namespace string) {
 func (n *namespaces) forget(o plan.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.live, plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
+	delete(n.live, plan.KeyOf(o))
 	delete(n.views, o.GetNamespace())
 }
 

@@ -78,7 +78,7 @@ func (m *memory) seeFailures(now time.Time, s view) *memory {
 	}
 	next.Failures += len(found)
 	for _, p := range found {
-		next.Last = later(next.Last, believedEnd(now, p, next.Failures))
+		next.Last = workloads.Later(next.Last, believedEnd(now, p, next.Failures))
 	}
 	if next.Failures == 0 {
 		return nil
@@ -93,7 +93,7 @@ func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory { ret
 func latestSuccess(s view) (success time.Time) {
 	for _, p := range s.mine {
 		if p.Status.Phase == corev1.PodSucceeded {
-			success = later(success, ended(p))
+			success = workloads.Later(success, ended(p))
 		}
 	}
 	return success
@@ -114,7 +114,7 @@ func failuresSince(s view, success time.Time) (failed []*corev1.Pod) {
 func backoff(now time.Time, s view) (until time.Time, failures int) {
 	success := latestSuccess(s)
 	if s.Remembered != nil {
-		success = later(success, s.Remembered.Success)
+		success = workloads.Later(success, s.Remembered.Success)
 	}
 	failed := failuresSince(s, success)
 	failures = len(failed)
@@ -123,7 +123,7 @@ func backoff(now time.Time, s view) (until time.Time, failures int) {
 		until = m.Last.Add(delay(failures))
 	}
 	for _, p := range failed {
-		until = later(until, retryAt(now, p, failures))
+		until = workloads.Later(until, retryAt(now, p, failures))
 	}
 	return until, failures
 }
@@ -162,7 +162,7 @@ func ended(p *corev1.Pod) time.Time {
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range statuses {
 			if c.State.Terminated != nil {
-				last = later(last, c.State.Terminated.FinishedAt.Time)
+				last = workloads.Later(last, c.State.Terminated.FinishedAt.Time)
 			}
 		}
 	}
@@ -178,12 +178,4 @@ func ended(p *corev1.Pod) time.Time {
 		return p.DeletionTimestamp.Time
 	}
 	return p.CreationTimestamp.Time
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -70,8 +69,8 @@ func newCounts(s view) counts {
 			failed = append(failed, p)
 		}
 	}
-	slices.SortFunc(succeeded, byCreation)
-	slices.SortFunc(failed, byCreation)
+	slices.SortFunc(succeeded, podutil.ByCreation)
+	slices.SortFunc(failed, podutil.ByCreation)
 	c.addSucceeded(s.Job, succeeded)
 	c.addFailed(s.Job, failed)
 	if workloads.HasLimitPerIndex(s.Job) && s.Job.DeletionTimestamp == nil && !writtenEnd(s.Job).decided() {
@@ -185,9 +184,4 @@ func (c *counts) totalFailed() int {
 // that is being deleted does (JOB-28).
 func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || podutil.Terminating(p) && !workloads.ReplacesOnlyEnded(j)
-}
-
-// byCreation orders pods, the oldest first. Those of the same second have an order, too.
-func byCreation(a, b *corev1.Pod) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }

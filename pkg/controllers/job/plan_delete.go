@@ -57,7 +57,7 @@ func rank(a, b *corev1.Pod) int {
 		podutil.FalseFirst(podutil.Ready(a), podutil.Ready(b)),
 		readyAge(a, b),
 		cmp.Compare(rb[0], ra[0]), cmp.Compare(rb[1], ra[1]),
-		byCreation(b, a),
+		podutil.ByCreation(b, a),
 	)
 }
 
@@ -92,9 +92,4 @@ func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 }
 
 // deletePods deletes active pods.
-func deletePods(pods ...*corev1.Pod) plan.Step {
-	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are not wanted", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
-	}}
-}
+func deletePods(pods ...*corev1.Pod) plan.Step { return podutil.Delete(pods, "pods are not wanted") }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // policyMatch is what the rule says that a failed pod matches in the pod failure policy; zero if it matches none.
@@ -45,7 +46,7 @@ func failJob(s view) (first policyMatch) {
 	var oldest *corev1.Pod
 	for _, p := range s.mine {
 		if m := matchPolicy(s.Job, p); m.action == batchv1.PodFailurePolicyActionFailJob &&
-			(oldest == nil || byCreation(p, oldest) < 0) {
+			(oldest == nil || podutil.ByCreation(p, oldest) < 0) {
 			first, oldest = m, p
 		}
 	}

@@ -146,7 +146,7 @@ func (r *report) count() (free []*corev1.Pod) {
 			free = append(free, p)
 		}
 	}
-	slices.SortFunc(free, byCreation)
+	slices.SortFunc(free, podutil.ByCreation)
 	return free
 }
 
@@ -178,7 +178,7 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	if !r.end.decided() {
 		failed, ignored = slices.DeleteFunc(failed, r.mustStay), slices.DeleteFunc(ignored, r.mustStay)
 	}
-	slices.SortFunc(failed, byCreation)
+	slices.SortFunc(failed, podutil.ByCreation)
 	return failed, ignored
 }
 

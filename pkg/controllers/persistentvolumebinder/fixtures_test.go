@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -205,10 +206,10 @@ func difference(s plan.Change) string {
 				short = "beta-" + short
 			}
 			was, is := before[key], after[key]
-			if has(before, key) && !has(after, key) {
+			if labels.Set(before).Has(key) && !labels.Set(after).Has(key) {
 				is = "none"
 			}
-			if has(before, key) == has(after, key) && was == is {
+			if labels.Set(before).Has(key) == labels.Set(after).Has(key) && was == is {
 				continue
 			}
 			all = append(all, short+"="+is)

@@ -57,7 +57,7 @@ func newCollectors(k *caches) *collectors {
 			"Claims that could not be given the default class.", metrics.ALPHA),
 		released: counter("pv_binder_released_volumes_total",
 			"Volumes that were released, because their claims are gone.", metrics.ALPHA),
-		volumes: count(collector, "total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"},
+		volumes: gauge.Sum(collector, "total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"},
 			func(add func(float64, ...string)) {
 				for v := range k.volumes.All() {
 					add(1, countedAs(v), string(volumeMode(v.Spec.VolumeMode)))
@@ -68,7 +68,7 @@ func newCollectors(k *caches) *collectors {
 		claims:  k.claimGauge("bound_pvc_count", "Claims that are bound.", claim, true),
 		waiting: k.claimGauge("unbound_pvc_count", "Claims that are not bound.", claim, false),
 	}
-	c.oldest = count("pv_binder", "oldest_request_seconds",
+	c.oldest = gauge.Sum("pv_binder", "oldest_request_seconds",
 		"How long the claim has waited that has waited longest for a volume from the driver.",
 		[]string{"driver"}, c.unanswered)
 	return c
@@ -94,18 +94,8 @@ func (c *collectors) all() []metrics.Registerable {
 		c.bound, c.unbound, c.claims, c.waiting, c.oldest}
 }
 
-// count returns a gauge of what a function adds up.
-func count(
-	subsystem, name, help string, labels []string, each func(add func(n float64, labels ...string)),
-) *gauge.Gauge {
-	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
-	return gauge.OnCollect(opts, labels, func(v *metrics.GaugeVec) {
-		each(func(n float64, labels ...string) { v.WithLabelValues(labels...).Add(n) })
-	})
-}
-
 func (k *caches) volumeGauge(name, help string, bound bool) *gauge.Gauge {
-	return count(collector, name, help, []string{"storage_class"}, func(add func(float64, ...string)) {
+	return gauge.Sum(collector, name, help, []string{"storage_class"}, func(add func(float64, ...string)) {
 		for v := range k.volumes.All() {
 			if (v.Status.Phase == corev1.VolumeBound) == bound {
 				add(1, classOfVolume(v))
@@ -115,7 +105,7 @@ func (k *caches) volumeGauge(name, help string, bound bool) *gauge.Gauge {
 }
 
 func (k *caches) claimGauge(name, help string, labels []string, bound bool) *gauge.Gauge {
-	return count(collector, name, help, labels, func(add func(float64, ...string)) {
+	return gauge.Sum(collector, name, help, labels, func(add func(float64, ...string)) {
 		for c := range k.claims.All() {
 			if class, _ := classOf(c); (c.Status.Phase == corev1.ClaimBound) == bound {
 				add(1, c.Namespace, class, ptr.Deref(c.Spec.VolumeAttributesClassName, ""))

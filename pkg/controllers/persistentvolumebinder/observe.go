@@ -91,7 +91,7 @@ func newClaimCache(f *informers.Factory) (c claimCache, err error) {
 
 // waits reports whether a claim names no volume yet.
 func waits(c *corev1.PersistentVolumeClaim) bool {
-	return c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && c.DeletionTimestamp == nil
+	return c.Spec.VolumeName == "" && !labels.Set(c.Annotations).Has(bindCompleted) && c.DeletionTimestamp == nil
 }
 
 // newVolumeCache asks for the cache of volumes with its indexes.
@@ -229,7 +229,7 @@ func (k *caches) lookByClass(s *claimSnapshot) {
 		if s.Default = k.defaultClass(); s.Default != nil && !delayed(s.Default) {
 			s.FreeOfDefault = found(c, s.Default.Name, k.volumes.free.By)
 		}
-	case delayed(s.Class) && !has(c.Annotations, selectedNode):
+	case delayed(s.Class) && !labels.Set(c.Annotations).Has(selectedNode):
 		s.Pods = k.unscheduled(c)
 		return
 	}
@@ -305,7 +305,7 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 // completed returns a claim that was bound to a volume which names none; nil if there is none.
 func (k *caches) completed(v *corev1.PersistentVolume) (first *corev1.PersistentVolumeClaim) {
 	for _, c := range k.claims.byVolume.By(v.Name) {
-		if has(c.Annotations, bindCompleted) &&
+		if labels.Set(c.Annotations).Has(bindCompleted) &&
 			(first == nil || c.Namespace+"/"+c.Name < first.Namespace+"/"+first.Name) {
 			first = c
 		}

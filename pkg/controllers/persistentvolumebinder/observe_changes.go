@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -119,7 +120,7 @@ func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
 		p = was
 	}
 	for _, name := range podutil.Claims(p) {
-		if c := k.claims.Get(p.Namespace, name); c != nil && waits(c) && !has(c.Annotations, selectedNode) {
+		if c := k.claims.Get(p.Namespace, name); c != nil && waits(c) && !labels.Set(c.Annotations).Has(selectedNode) {
 			keys = append(keys, plan.KeyOf(c))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -90,7 +91,7 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	case s.Late:
 		d.LastEvent, p = s.Memory.LastEvent,
 			plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
-	case has(c.Annotations, bindCompleted):
+	case labels.Set(c.Annotations).Has(bindCompleted):
 		d, p = planCompleted(s)
 		p.Proof = s.proof()
 	case c.DeletionTimestamp != nil: // PV-75
@@ -132,9 +133,6 @@ func volumeRef(name string) plan.Ref {
 func classRef(name string) plan.Ref {
 	return plan.Ref{Kind: storagev1.SchemeGroupVersion.WithKind("StorageClass"), Name: name}
 }
-
-// has reports whether there is an annotation, whatever it says.
-func has(annotations map[string]string, key string) bool { _, ok := annotations[key]; return ok }
 
 // planCompleted is about a claim that was bound once (PV-24..26).
 func planCompleted(s claimSnapshot) (claimDecision, plan.Plan) {
@@ -211,7 +209,7 @@ func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
 		return wait(s, why, e)
 	}
 	switch {
-	case delayed(s.Class) && !has(c.Annotations, selectedNode):
+	case delayed(s.Class) && !labels.Set(c.Annotations).Has(selectedNode):
 		return waitForPod(s)
 	case class != "":
 		return provision(s)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -27,7 +28,7 @@ func bind(s claimSnapshot, v *corev1.PersistentVolume, because string) (d claimD
 		named.Spec.VolumeName = v.Name
 		annotate(named, boundByController, yes)
 	}
-	if !has(named.Annotations, bindCompleted) {
+	if !labels.Set(named.Annotations).Has(bindCompleted) {
 		annotate(named, bindCompleted, yes)
 	}
 	p.Steps = change(p.Steps, c, named, "", "it is bound to the volume "+v.Name)
@@ -158,7 +159,7 @@ func normalized(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 // migrated returns annotations that say which driver has taken over a plugin; none does if none has.
 func migrated(annotations map[string]string, plugin string) map[string]string {
 	switch driver := volumes.CSIDriverOf(plugin); {
-	case annotations[migratedTo] == driver && (driver != "" || !has(annotations, migratedTo)):
+	case annotations[migratedTo] == driver && (driver != "" || !labels.Set(annotations).Has(migratedTo)):
 		return annotations
 	case driver == "":
 		annotations = maps.Clone(annotations)

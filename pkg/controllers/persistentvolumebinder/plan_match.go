@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 )
 
 // classOf returns the class that a claim names, and whether it names one: "" is an explicit "none" (PV-13, PV-16).
@@ -32,11 +34,6 @@ func classOfVolume(v *corev1.PersistentVolume) string {
 		return name
 	}
 	return v.Spec.StorageClassName
-}
-
-// requested is how much storage a claim asks for.
-func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
-	return c.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
 // capacity is how much storage a volume has.
@@ -67,7 +64,7 @@ type demand struct {
 
 // demandOf reads what a claim asks for, once for all volumes that it is compared with.
 func demandOf(c *corev1.PersistentVolumeClaim, class string) demand {
-	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
+	w := demand{claim: c, class: class, size: volumes.Requested(c), selector: labels.Everything()}
 	if c.Spec.Selector == nil {
 		return w
 	}
@@ -161,7 +158,7 @@ func (w *demand) reasons(v *corev1.PersistentVolume) (why []string) {
 
 // fits reports whether a claim of a class may be bound to a volume.
 func fits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVolume) bool {
-	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
+	w := demand{claim: c, class: class, size: volumes.Requested(c), selector: labels.Everything()}
 	if w.misfits(v) != 0 { // most often, and then the selector need not be read
 		return false
 	}
@@ -397,5 +394,5 @@ func nearest(c *corev1.PersistentVolumeClaim, class string,
 // selectable reports whether the selector of a claim can be read.
 func selectable(c *corev1.PersistentVolumeClaim) bool {
 	_, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
-	return c.Spec.Selector == nil || err == nil
+	return err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
@@ -102,7 +103,7 @@ func takes(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	switch {
 	case !names(v, c):
 		return false
-	case has(c.Annotations, bindCompleted):
+	case labels.Set(c.Annotations).Has(bindCompleted):
 		return c.Spec.VolumeName == v.Name
 	}
 	return c.DeletionTimestamp == nil && (c.Spec.VolumeName == v.Name || c.Spec.VolumeName == "" && fits(c, class, v))
@@ -125,7 +126,7 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 	case c.Spec.VolumeName == "":
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
 		return d, p
-	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) &&
+	case labels.Set(v.Annotations).Has(provisionedBy) && !labels.Set(v.Annotations).Has(boundByController) &&
 		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return release(s, p, after,
 			fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name,
@@ -139,7 +140,7 @@ func planClaimed(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) 
 // unbound returns the volume without what a controller has written of its claim (PV-39).
 func unbound(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	after := v.DeepCopy()
-	if !has(v.Annotations, boundByController) {
+	if !labels.Set(v.Annotations).Has(boundByController) {
 		after.Spec.ClaimRef.UID = ""
 		return after
 	}
@@ -241,7 +242,7 @@ func reclaim(s volumeSnapshot, p plan.Plan, after *corev1.PersistentVolume) (d v
 	v := s.Volume
 	by := v.Annotations[provisionedBy]
 	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil ||
-		has(after.Annotations, migratedTo)
+		labels.Set(after.Annotations).Has(migratedTo)
 	d.LastEvent = s.Memory.LastEvent
 	switch policy := v.Spec.PersistentVolumeReclaimPolicy; {
 	case policy == corev1.PersistentVolumeReclaimRetain && v.Status.Phase == corev1.VolumeFailed:

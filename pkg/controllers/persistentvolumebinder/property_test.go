@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -23,6 +24,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -203,7 +205,7 @@ func (w *world) judge(before, after plan.Object) {
 		was := before.(*corev1.PersistentVolumeClaim)
 		v, _ := w.objects[idOf(&corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: after.Spec.VolumeName}})].(*corev1.PersistentVolume)
-		if has(after.Annotations, bindCompleted) && !has(was.Annotations, bindCompleted) &&
+		if labels.Set(after.Annotations).Has(bindCompleted) && !labels.Set(was.Annotations).Has(bindCompleted) &&
 			(v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != after.UID) {
 			w.trouble = append(w.trouble, fmt.Sprintf("PV-34: %s is bound to %s, which is not its own", after.Name, after.Spec.VolumeName))
 		}
@@ -332,7 +334,7 @@ func (w *world) do() {
 			c.Spec.VolumeName == "" {
 			v := volume("pvc-"+string(c.UID), "phase=Pending by=d policy=Delete class=made csi")
 			v.Spec.AccessModes, v.Spec.VolumeMode, v.Spec.Capacity[corev1.ResourceStorage] = c.Spec.AccessModes, c.Spec.VolumeMode,
-				requested(c)
+				volumes.Requested(c)
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 			if w.objects[idOf(v)] == nil {
 				w.put(v)
@@ -453,7 +455,7 @@ func (w *world) complete() {
 			}
 		}
 		for v := range w.managers[0].volumes.All() {
-			if c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && free(v) && !delayed(of) && fits(c, name, v) {
+			if c.Spec.VolumeName == "" && !labels.Set(c.Annotations).Has(bindCompleted) && free(v) && !delayed(of) && fits(c, name, v) {
 				w.trouble = append(w.trouble, fmt.Sprintf("PV-31: %s fits %s, which waits", v.Name, c.Name))
 			}
 		}

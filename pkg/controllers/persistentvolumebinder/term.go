@@ -81,7 +81,7 @@ func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome
 		return
 	}
 	if d.Bind != "" && errors.Is(did.Err, plan.ErrStale) {
-		k.noteRaceLoser(s, d.Bind)
+		k.addRaceLoser(s, d.Bind)
 	}
 	t, _ := k.claimTerm.Get()
 	if _, waits := t.Asked.Get(s.Claim.UID); did.Err != nil || waits == (d.Waits != "") {
@@ -95,9 +95,9 @@ func (k *caches) claimApplied(s claimSnapshot, d claimDecision, did plan.Outcome
 	})
 }
 
-// noteRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken,
+// addRaceLoser has a claim look for another volume when the cache shows that the one it was to have is taken,
 // unless it does so already.
-func (k *caches) noteRaceLoser(s claimSnapshot, volume string) {
+func (k *caches) addRaceLoser(s claimSnapshot, volume string) {
 	now := k.volumes.Get("", volume)
 	if now == nil || now != s.Volume && !slices.Contains(s.Reserved, now) && !slices.Contains(s.Free, now) {
 		return

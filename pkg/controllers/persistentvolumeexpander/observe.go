@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/volumes"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -29,7 +30,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 	}
 	if v := k.volumes.Get("", claim.Spec.VolumeName); v != nil && holds(v, claim) {
 		o.Snapshot.Volume = v
-		o.Memory = &memory{UID: claim.UID, Request: requested(claim)}
+		o.Memory = &memory{UID: claim.UID, Request: volumes.Requested(claim)}
 	}
 	if m := r.Memory; m != nil && m.UID == claim.UID {
 		o.Snapshot.Seen = &m.Request

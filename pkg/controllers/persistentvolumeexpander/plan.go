@@ -36,13 +36,8 @@ type memory struct {
 // growing reports whether a claim is bound and asks for more than it has (ST-1, ST-3).
 func growing(c *corev1.PersistentVolumeClaim) bool {
 	capacity := c.Status.Capacity[corev1.ResourceStorage]
-	request := requested(c)
+	request := volumes.Requested(c)
 	return c.Status.Phase == corev1.ClaimBound && request.Cmp(capacity) > 0
-}
-
-// requested is how much storage a claim asks for.
-func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
-	return c.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
 // holds reports whether a volume is that of a claim.
@@ -62,7 +57,7 @@ func planHandOver(_ time.Time, s snapshot) plan.Plan {
 			s.Claim.Spec.VolumeName)}
 	}
 	var p plan.Plan
-	request := requested(s.Claim)
+	request := volumes.Requested(s.Claim)
 	plugin, driver := volumes.MigratedPlugin(s.Volume)
 	if s.Seen == nil || request.Cmp(*s.Seen) > 0 {
 		p.Steps = append(p.Steps,

@@ -39,18 +39,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:      "pvprotection", // of the queue
 		Workers:   int(o.Workers),
 		Explained: []string{volumes.Kind().Kind},
-		Watches:   []reconcile.Watch{volumes.Watch(enqueued, informers.WithResync)},
+		Watches:   []reconcile.Watch{volumes.Watch(protection.Enqueues, informers.WithResync)},
 		Observe:   k.observe,
 		Plan:      reconcile.PlanOnly(planFinalizer),
 		Owner:     func(s snapshot) plan.Object { return s.Volume },
 	}), nil
-}
-
-// enqueued returns a volume of which the finalizer is to be added, or may have to be taken off (SM-21), and one that
-// is gone, so that nothing of it is remembered.
-func enqueued(before, after plan.Object) []plan.Key {
-	if after != nil && !protection.Due(after) {
-		return nil
-	}
-	return informers.Itself(before, after)
 }

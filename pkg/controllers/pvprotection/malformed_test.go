@@ -34,7 +34,7 @@ func TestBoundVolumesKeepTheirFinalizer(t *testing.T) {
 		}
 		v = v.DeepCopy()
 		v.Finalizers = finalizers
-		if len(enqueued(nil, v)) > 0 || !planFinalizer(epoch, snapshot{Volume: v}).Empty() {
+		if len(protection.Enqueues(nil, v)) > 0 || !planFinalizer(epoch, snapshot{Volume: v}).Empty() {
 			t.Errorf("%s: it is not done", p.Why)
 		}
 	})

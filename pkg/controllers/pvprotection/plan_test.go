@@ -101,7 +101,7 @@ func TestEnqueues(t *testing.T) { // SM-21
 		{"one that is being deleted and lacks it", volume(leaving, with(finalizer)), volume(leaving), 0},
 		{"one that is gone", volume(leaving, with(finalizer)), nil, 1},
 	} {
-		keys := enqueued(c.before, c.after)
+		keys := protection.Enqueues(c.before, c.after)
 		if len(keys) != c.want || c.want == 1 && keys[0] != (plan.Key{Name: "disk"}) {
 			t.Errorf("%s enqueues %v", c.name, keys)
 		}

@@ -64,7 +64,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
-			namespaces.Watch(enqueuedByNamespace, informers.WithResync),
+			namespaces.Watch(informers.Existing, informers.WithResync),
 			configMaps.Watch(enqueuedByConfigMap, informers.WithResync),
 		},
 		Source: func(ctx context.Context, enqueue func(plan.Key)) {

@@ -4,14 +4,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// enqueuedByNamespace returns a namespace that exists (RCA-4).
-func enqueuedByNamespace(_, after plan.Object) []plan.Key {
-	if after == nil {
-		return nil
-	}
-	return []plan.Key{{Name: after.GetName()}}
-}
-
 // enqueuedByConfigMap returns the namespace of a ConfigMap that was changed or deleted (RCA-4).
 func enqueuedByConfigMap(before, _ plan.Object) []plan.Key {
 	if before == nil || before.GetName() != configMapName {

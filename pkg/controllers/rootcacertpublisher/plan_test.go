@@ -22,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -123,9 +124,9 @@ func TestEnqueues(t *testing.T) { // RCA-4
 		keys []plan.Key
 		want int
 	}{
-		{"a new namespace", enqueuedByNamespace(nil, namespace("")), 1},
-		{"a namespace that changes", enqueuedByNamespace(namespace(""), namespace("Active")), 1},
-		{"a namespace that is gone", enqueuedByNamespace(namespace("Active"), nil), 0},
+		{"a new namespace", informers.Existing(nil, namespace("")), 1},
+		{"a namespace that changes", informers.Existing(namespace(""), namespace("Active")), 1},
+		{"a namespace that is gone", informers.Existing(namespace("Active"), nil), 0},
 		{"a new ConfigMap", enqueuedByConfigMap(nil, configMap()), 0},
 		{"a ConfigMap that changes", enqueuedByConfigMap(configMap(), configMap()), 1},
 		{"a ConfigMap that is deleted", enqueuedByConfigMap(configMap(), nil), 1},

@@ -42,7 +42,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
-			namespaces.Watch(enqueuedByNamespace),
+			namespaces.Watch(informers.Existing),
 			accounts.Watch(enqueuedByAccount),
 		},
 		Observe: k.observe,

@@ -16,6 +16,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -72,9 +73,9 @@ func TestEnqueues(t *testing.T) { // SA-2
 		keys []plan.Key
 		want int
 	}{
-		{"a new namespace", enqueuedByNamespace(nil, one), 1},
-		{"a namespace that changes", enqueuedByNamespace(one, other), 1},
-		{"a namespace that is gone", enqueuedByNamespace(one, nil), 0},
+		{"a new namespace", informers.Existing(nil, one), 1},
+		{"a namespace that changes", informers.Existing(one, other), 1},
+		{"a namespace that is gone", informers.Existing(one, nil), 0},
 		{"a new ServiceAccount", enqueuedByAccount(nil, account("default")), 0},
 		{"a ServiceAccount that changes", enqueuedByAccount(account("default"), account("default")), 0},
 		{"the ServiceAccount is deleted", enqueuedByAccount(account("default"), nil), 1},

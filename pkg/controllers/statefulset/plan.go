@@ -165,7 +165,7 @@ func (r *rollout) findMembers(selector labels.Selector) {
 	var candidates []*corev1.Pod
 	for _, p := range r.Pods {
 		switch owned := metav1.IsControlledBy(p, r.Set); {
-		case r.named(p) && (owned || !r.owns(p)):
+		case r.named(p) && (owned || !podutil.Owns(r.Set, r.Pods, p)):
 			candidates = append(candidates, p)
 		case owned && r.Set.DeletionTimestamp == nil && p.Namespace == r.Set.Namespace: // the name is that of no member
 			_, release := plan.Claim(r.Set, setKind(), labels.Nothing(), []*corev1.Pod{p})
@@ -180,14 +180,6 @@ func (r *rollout) findMembers(selector labels.Selector) {
 	revisions, steps := plan.Claim(r.Set, setKind(), selector, matching)
 	r.Revisions, r.ownRevisions, r.adoptions = revisions, revisions, append(r.adoptions, steps...)
 	r.adopting = len(plan.Adopted(r.adoptions)) > 0
-}
-
-// owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches
-// are read may be seen twice.
-func (r *rollout) owns(orphan *corev1.Pod) bool {
-	return slices.ContainsFunc(r.Pods, func(p *corev1.Pod) bool {
-		return p.UID == orphan.UID && metav1.IsControlledBy(p, r.Set)
-	})
 }
 
 // say adds to what is decided and what is being waited for, for people.

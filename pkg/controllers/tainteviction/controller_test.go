@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // bench is the controller before a server in virtual time.
@@ -29,6 +31,9 @@ type bench struct {
 	brake *brake.Brake
 	down  atomic.Bool // no read is answered
 	reads atomic.Int32
+
+	mu      sync.Mutex
+	results []reconcile.Result // of each reconcile
 }
 
 func (b *bench) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
@@ -59,6 +64,11 @@ func runWith(t *testing.T, o Options, pods int, terms ...func(*bench)) {
 			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}},
 				managertest.Cache{Example: &corev1.Pod{}})
 			b.brake, c.Access.Client = c.Brake, b
+			c.Access.Hooks.Reconciled = func(result reconcile.Result, _ time.Duration) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.results = append(b.results, result)
+			}
 			runner, err := entry.Init(c)
 			if err != nil {
 				t.Fatal(err)
@@ -128,6 +138,26 @@ func TestTimes(t *testing.T) {
 		b.left("web-2")
 		time.Sleep(2 * time.Second)
 		b.left()
+	})
+}
+
+// A pod of a node that is down is looked at twice: when the taint comes, and when its time is over. The node is read live in the second
+// reconcile, which evicts the pod.
+func TestTwoReconcilesEvict(t *testing.T) {
+	run(t, 0, func(b *bench) {
+		p := b.pod(0)
+		p.Spec.Tolerations = []corev1.Toleration{tolerates(corev1.TaintNodeUnreachable, 300)}
+		b.put(p)
+		b.taint(now(corev1.TaintNodeUnreachable))
+		b.reads.Store(0)
+		time.Sleep(301 * time.Second)
+		b.left()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if want := []reconcile.Result{reconcile.Unchanged, reconcile.Wrote}; len(b.results) < 2 || !slices.Equal(b.results[:2], want) ||
+			b.reads.Load() != 1 {
+			t.Errorf("%v, and %d live reads", b.results, b.reads.Load())
+		}
 	})
 }
 

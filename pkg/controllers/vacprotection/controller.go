@@ -46,7 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Explained: []string{classes.Kind().Kind},
 		Watches: []reconcile.Watch{
-			classes.Watch(enqueuedByClass, informers.WithResync),
+			classes.Watch(protection.Enqueues, informers.WithResync),
 			claims.Watch(func(before, after plan.Object) []plan.Key {
 				return k.enqueuedByUser(ofClaim(before),
 					ofClaim(after))

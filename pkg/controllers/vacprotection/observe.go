@@ -48,15 +48,6 @@ func usersOf[T plan.Object](all []T) (u users) {
 	return u
 }
 
-// enqueuedByClass returns a class of which the finalizer is to be added, or may have to be taken off (ST-41), and one
-// that is gone, so that nothing of it is remembered.
-func enqueuedByClass(before, after plan.Object) []plan.Key {
-	if after != nil && !protection.Due(after) {
-		return nil
-	}
-	return informers.Itself(before, after)
-}
-
 // enqueuedByUser returns the classes that an object referred to before a change, and does not after it (ST-41): of
 // these, the ones that are being deleted. If the cache of classes does not show yet that one is, it enqueues itself
 // when it does.

@@ -63,7 +63,7 @@ func TestEnqueuedByClass(t *testing.T) { // ST-41
 		{"one that is being deleted and lacks it", newClass(leaving, with(finalizer)), newClass(leaving), 0},
 		{"one that is gone", newClass(leaving, with(finalizer)), nil, 1},
 	} {
-		keys := enqueuedByClass(c.before, c.after)
+		keys := protection.Enqueues(c.before, c.after)
 		if len(keys) != c.want || c.want == 1 && keys[0] != (plan.Key{Name: "gold"}) {
 			t.Errorf("%s enqueues %v", c.name, keys)
 		}

@@ -89,7 +89,7 @@ func TestNoClassGoesThatIsUsed(t *testing.T) { // ST-42, ST-43
 		}
 		after := w.class.DeepCopy()
 		after.Finalizers = written(t, p)
-		if protection.Due(after) || len(enqueuedByClass(nil, after)) > 0 {
+		if protection.Due(after) || len(protection.Enqueues(nil, after)) > 0 {
 			t.Errorf("%s: it is not done", p.Why)
 		}
 	})
