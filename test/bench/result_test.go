@@ -111,7 +111,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets " +
 			"statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles " +
-			"autoscalers quotas"},
+			"autoscalers ranges quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
 		{options{only: "takeover", quick: true}, "takeover"},
