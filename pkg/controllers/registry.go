@@ -36,6 +36,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
@@ -81,6 +82,7 @@ func Registry() []manager.Controller {
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
+		servicecidr.New(servicecidr.Options{}),
 		statefulset.New(statefulset.Options{}),
 		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),

@@ -110,8 +110,8 @@ func TestChoose(t *testing.T) {
 		want string
 	}{
 		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets " +
-			"statefulsets job reactions cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles " +
-			"autoscalers quotas"},
+			"statefulsets job reactions cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments " +
+			"volumes clusterroles autoscalers ranges quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
 		{options{only: "takeover", quick: true}, "takeover"},

@@ -24,7 +24,8 @@ import (
 // there are depends on which templates a controller has seen.
 func Final(h *History) []Object {
 	// Which nodes attach what depends on the scheduler; what users do with volumes says nothing about controllers.
-	left := []string{Lease, ControllerRevision, Node, Namespace, PersistentVolume, VolumeAttachment, VolumeAttributesClass, StorageClass}
+	left := []string{Lease, ControllerRevision, Node, Namespace, PersistentVolume, VolumeAttachment, VolumeAttributesClass, StorageClass,
+		ServiceCIDR, IPAddress}
 	last := map[string]*Revision{}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]

@@ -19,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,6 +59,8 @@ const (
 	VolumeAttributesClass = "VolumeAttributesClass"
 	VolumeAttachment      = "VolumeAttachment"
 	StorageClass          = "StorageClass"
+	ServiceCIDR           = "ServiceCIDR"
+	IPAddress             = "IPAddress"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -67,6 +70,7 @@ var examples = []Object{
 	&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{},
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
+	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

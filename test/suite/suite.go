@@ -73,6 +73,7 @@ func Entries() []Entry {
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
+		serviceCIDREntry(),
 		statefulSetEntry(),
 		nodeIPAMEntry(),
 		nodeLifecycleEntry(),
