@@ -99,6 +99,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander,
 		"attributes classes": (*bench).lifeOfAnAttributesClass,
 		"volumes":            (*bench).workOfVolumes,
+		"devices":            (*bench).workOfDeviceClaims,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

@@ -150,7 +150,7 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S35, L1 and L3.
+// All are the oracles that Check can run, S1 to S36, L1 and L3.
 func All() []Oracle {
 	return []Oracle{
 		NoPodBeyondReplicas(), NoDeletionOfNeededPods(), DeletionsHitTheirPod(), OneLiveController(),
@@ -160,8 +160,8 @@ func All() []Oracle {
 		NoPodBeyondParallelism(), OneDaemonPodPerNode(), DaemonSetsStayAvailable(), StatefulSetsKeepOrder(),
 		ClaimsFollowRetention(), EvictionsRespectBudgets(), QuotasHold(), OneRangePerNode(), NoEvictionBeforeItsTime(),
 		NoUnknownBeforeTheGracePeriod(), StorageIsProtectedWhileUsed(), OneNodePerExclusiveVolume(), NoDetachWhileUsed(),
-		OneClaimPerVolume(), NoReleaseWhileTheClaimLives(), BindingsLast(), WhatCanBeBoundIsBound(), EndsAtAFixpoint(),
-		DeploymentsComplete(),
+		OneClaimPerVolume(), NoReleaseWhileTheClaimLives(), BindingsLast(), WhatCanBeBoundIsBound(), DevicesFollowPods(),
+		EndsAtAFixpoint(), DeploymentsComplete(),
 	}
 }
 

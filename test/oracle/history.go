@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,7 @@ const (
 	VolumeAttributesClass = "VolumeAttributesClass"
 	VolumeAttachment      = "VolumeAttachment"
 	StorageClass          = "StorageClass"
+	ResourceClaim         = "ResourceClaim"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -67,6 +69,7 @@ var examples = []Object{
 	&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{},
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
+	&resourcev1.ResourceClaim{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.
