@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -80,10 +81,11 @@ func (d *deviceJudge) creation(r *revision, c *resourcev1.ResourceClaim) {
 }
 
 // deletion judges that a claim is deleted. Whom the garbage collector and the namespace controller delete is judged by other oracles, but
-// no claim goes before its pod.
+// no claim goes before its pod, unless that is deleted in the foreground.
 func (d *deviceJudge) deletion(r *revision, c *resourcev1.ResourceClaim) {
 	ref, owned := controller(c)
-	if d.ending[c.Namespace] || owned && (ref.Kind != Pod || d.pods[ref.UID] == nil) {
+	pod := d.pods[ref.UID]
+	if d.ending[c.Namespace] || owned && (ref.Kind != Pod || pod == nil || has(pod, metav1.FinalizerDeleteDependents)) {
 		return
 	}
 	if d.judges(false); !owned || d.over[ref.UID].IsZero() {

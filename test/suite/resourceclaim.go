@@ -29,31 +29,7 @@ func resourceClaimEntry() Entry {
 			"devicepod":  devicePod,
 			"devicelost": deviceLost, // POD: its claims are deleted by hand
 		},
-		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			template, shared := "gpus-"+app, "gpu-"+app
-			g.Add(at+workload.Pick(g, 0, g.Early(), g.While()), "devicetemplate %s", template)
-			g.Add(at, "deviceclaim %s", shared)
-			for i := range 2 {
-				pod, more := fmt.Sprintf("dev-%s-%d", app, i), ""
-				if g.IntN(3) > 0 {
-					more += " claim=" + shared
-				}
-				if i == 1 && g.IntN(2) == 0 {
-					more += fmt.Sprintf(" node=node-%d", g.IntN(2))
-				}
-				g.Add(at+g.Early(), "devicepod %s template=%s entries=%d image=%s:1 idle=%t%s", pod, template, g.IntN(3),
-					workload.Pick(g, actors.Good, actors.Done, actors.Flop), g.IntN(4) == 0, more)
-				switch g.IntN(4) {
-				case 0:
-					g.Add(soon+g.Early(), "devicelost %s", pod)
-				case 1, 2:
-					g.Add(soon+g.While(), "devicepod %s do=delete", pod)
-				}
-			}
-			if g.IntN(3) == 0 {
-				g.Add(soon+g.While(), "deviceclaim %s do=delete", shared)
-			}
-		}}},
+		Choices: []workload.Choice{{Weight: 2, Add: useDevices}},
 		Settled: deviceClaimsSettled,
 		Scenarios: []Scenario{{Name: "pods with devices come, end and go", Play: func(u *User) {
 			u.Create(newDeviceTemplate("gpus"))
@@ -76,30 +52,61 @@ func resourceClaimEntry() Entry {
 			"resourceclaimtemplates/odd-template": `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":${META},"spec":{"metadata":{"labels":{"":"/"}},"spec":{"devices":{}}}}`,
 		},
 		Mutants: resourceClaimMutants,
-		Budgets: []Budget{{
-			Name: "20 pods with a claim of a template each", Floor: floor.Writes{Status: 20, Other: 20},
-			Prepare: func(u *User) { u.Create(newDeviceTemplate("gpus")) },
-			Do: func(u *User) {
-				u.Each(20, func(i int) error { return create(u, newDevicePod(fmt.Sprint("dev-", i), "gpus", 1, "", "web:1", true)) })
-				AwaitAll(u, 20, hasDevices)
-			},
-		}, {
-			// of each claim the reservation, the finalizer, and the claim itself
-			Name: "20 pods end that have a claim of a template each", Floor: floor.Writes{Status: 20, Other: 40},
-			Prepare: func(u *User) {
-				u.Create(newDeviceTemplate("gpus"))
-				u.Each(20, func(i int) error { return create(u, newDevicePod(fmt.Sprint("dev-", i), "gpus", 1, "", "web:1", true)) })
-				AwaitAll(u, 20, hasDevices)
-				u.reserveAll()
-			},
-			Do: func(u *User) {
-				for i := range 20 {
-					u.failPod(fmt.Sprint("dev-", i))
-				}
-				AwaitAll[*resourcev1.ResourceClaim](u, 0, nil)
-			},
-		}},
+		Budgets: deviceBudgets(),
 	}
+}
+
+// useDevices is what users do: pods come with claims of their own and with one that they share, lose claims, end and go.
+func useDevices(g *workload.Generator, app string, at, soon time.Duration) {
+	template, shared := "gpus-"+app, "gpu-"+app
+	g.Add(at+workload.Pick(g, 0, g.Early(), g.While()), "devicetemplate %s", template)
+	g.Add(at, "deviceclaim %s", shared)
+	for i := range 2 {
+		pod, more := fmt.Sprintf("dev-%s-%d", app, i), ""
+		if g.IntN(3) > 0 {
+			more += " claim=" + shared
+		}
+		if i == 1 && g.IntN(2) == 0 {
+			more += fmt.Sprintf(" node=node-%d", g.IntN(2))
+		}
+		g.Add(at+g.Early(), "devicepod %s template=%s entries=%d image=%s:1 idle=%t%s", pod, template, g.IntN(3),
+			workload.Pick(g, actors.Good, actors.Done, actors.Flop), g.IntN(4) == 0, more)
+		switch g.IntN(4) {
+		case 0:
+			g.Add(soon+g.Early(), "devicelost %s", pod)
+		case 1, 2:
+			g.Add(soon+g.While(), "devicepod %s do=delete", pod)
+		}
+	}
+	if g.IntN(3) == 0 {
+		g.Add(soon+g.While(), "deviceclaim %s do=delete", shared)
+	}
+}
+
+func deviceBudgets() []Budget {
+	return []Budget{{
+		Name: "20 pods with a claim of a template each", Floor: floor.Writes{Status: 20, Other: 20},
+		Prepare: func(u *User) { u.Create(newDeviceTemplate("gpus")) },
+		Do: func(u *User) {
+			u.Each(20, func(i int) error { return create(u, newDevicePod(fmt.Sprint("dev-", i), "gpus", 1, "", "web:1", true)) })
+			AwaitAll(u, 20, hasDevices)
+		},
+	}, {
+		// of each claim the reservation, the finalizer, and the claim itself
+		Name: "20 pods end that have a claim of a template each", Floor: floor.Writes{Status: 20, Other: 40},
+		Prepare: func(u *User) {
+			u.Create(newDeviceTemplate("gpus"))
+			u.Each(20, func(i int) error { return create(u, newDevicePod(fmt.Sprint("dev-", i), "gpus", 1, "", "web:1", true)) })
+			AwaitAll(u, 20, hasDevices)
+			u.reserveAll()
+		},
+		Do: func(u *User) {
+			for i := range 20 {
+				u.failPod(fmt.Sprint("dev-", i))
+			}
+			AwaitAll[*resourcev1.ResourceClaim](u, 0, nil)
+		},
+	}}
 }
 
 // deviceRequests asks for a device.

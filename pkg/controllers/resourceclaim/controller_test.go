@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,10 +162,9 @@ func TestRC113LateTemplate(t *testing.T) {
 // A creation that was not answered is not repeated under another name, whether or not the cache shows it.
 func TestRC122NoClaimIsMadeTwice(t *testing.T) {
 	run(t, func(b *bench) {
-		lost := true
+		var answered atomic.Bool
 		b.AfterWrite(func(w clienttest.Write) error {
-			if w.Verb == "create" && lost {
-				lost = false
+			if w.Verb == "create" && !answered.Swap(true) {
 				return errors.New("connection lost")
 			}
 			return nil
