@@ -35,6 +35,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/persistentvolumebinder":           "own, and seconds since the API server has created a volume",
 	"pkg/controllers/podgc":                            "seen",
 	"pkg/controllers/pvcprotection":                    "own, and an event some seconds after a deletion",
+	"pkg/controllers/resourceclaim":                    "own: for how long a template is missing",
 	"pkg/controllers/resourcequota":                    "own",
 	"pkg/controllers/servicecidr":                      "seconds since the API server has noted a deletion",
 	"pkg/controllers/tainteviction":                    "seen",

@@ -32,6 +32,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourceclaim"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcequota"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
@@ -78,6 +79,7 @@ func Registry() []manager.Controller {
 		pvprotection.New(pvprotection.Options{}),
 		replicaset.New(replicaset.Options{}),
 		replicationcontroller.New(replicationcontroller.Options{}),
+		resourceclaim.New(resourceclaim.Options{}),
 		resourcequota.New(resourcequota.Options{}),
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),

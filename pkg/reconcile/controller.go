@@ -241,6 +241,9 @@ type Live struct {
 	Cached    []plan.Object // what the cache shows of the set
 
 	Name string // of the only object of the set; empty for any
+	// Shared: a list will do that began up to a second ago, for whichever key. It is for sets that many keys have in
+	// common, if what is looked for is from before the process began to lead.
+	Shared bool
 }
 
 // Shared is what all controllers of a process have in common.

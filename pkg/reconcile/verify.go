@@ -70,14 +70,14 @@ func ownerOnly(owner plan.Object) (Live, error) {
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
 // absence of what does not.
 func (r *run[K, S, D, M]) compare(ctx context.Context, set Live) error {
-	found, err := r.runner.shared.list(ctx, set.Kind, set.Namespace, set.options())
+	found, err := r.runner.listLive(ctx, set)
 	if err != nil {
 		return err
 	}
-	exists := make(map[types.UID]bool, len(found.Items))
-	for i := range found.Items {
-		exists[found.Items[i].UID] = true
-		r.state.Barrier.WaitForVersion(set.Kind, found.Items[i].ResourceVersion)
+	exists := make(map[types.UID]bool, len(found))
+	for _, o := range found {
+		exists[o.GetUID()] = true
+		r.state.Barrier.WaitForVersion(set.Kind, o.GetResourceVersion())
 	}
 	for _, o := range set.Cached {
 		if !exists[o.GetUID()] && set.Selector.Matches(labels.Set(o.GetLabels())) {
@@ -85,6 +85,27 @@ func (r *run[K, S, D, M]) compare(ctx context.Context, set Live) error {
 		}
 	}
 	return nil
+}
+
+// listLive lists what is in a set, or takes what another key has listed a moment ago if the set is shared.
+func (r *TypedRunner[K, S, D, M]) listLive(ctx context.Context, set Live) ([]plan.Object, error) {
+	list := func() (all []plan.Object, err error) {
+		found, err := r.shared.list(ctx, set.Kind, set.Namespace, set.options())
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Items {
+			all = append(all, &found.Items[i])
+		}
+		return all, nil
+	}
+	if !set.Shared {
+		return list()
+	}
+	ref := plan.Ref{Kind: set.Kind, Namespace: set.Namespace, Name: set.Name, All: true,
+		Fields: set.Selector.String(), Metadata: true, Shared: true}
+	read := r.reads.get(ctx, r.shared.Clock.Now, ref, list)
+	return read.Objects, read.Err
 }
 
 func (l Live) options() metav1.ListOptions {

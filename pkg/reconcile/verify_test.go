@@ -2,10 +2,13 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -94,6 +97,29 @@ func TestAWriteThatWasNotSentIsAnswered(t *testing.T) {
 					t.Errorf("%d live reads", n)
 				}
 			})
+		})
+	}
+}
+
+// Keys that have a set in common share a list of it that began a moment ago.
+func TestSharedListsServeManyKeys(t *testing.T) {
+	for shared, most := range map[bool]int32{false: 40, true: 22} {
+		inBubble(t, func(t *testing.T, w *world) {
+			var lists atomic.Int32
+			w.beforeList = func() { lists.Add(1) }
+			w.adjust = func(c *Controller[toy, struct{}, int]) {
+				c.Live = func(s toy) []Live {
+					return []Live{{Kind: podKind, Namespace: s.set.Namespace, Selector: labels.Everything(), Shared: shared}}
+				}
+			}
+			for i := range 20 { // each is there before the term, so it is unverified
+				w.put(fmt.Sprint("set-", i), 1)
+			}
+			w.start()
+			w.wantPods(20)
+			if n := lists.Load(); n > most || !shared && n < most { // its owner, and the set
+				t.Errorf("shared %t: %d lists", shared, n)
+			}
 		})
 	}
 }

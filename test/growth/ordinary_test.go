@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,12 @@ func global(name string) metav1.ObjectMeta {
 func template() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
+}
+
+// oneDevice is what a claim asks for.
+func oneDevice() resourcev1.ResourceClaimSpec {
+	return resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu",
+		Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}}}}
 }
 
 func jobSpec() batchv1.JobSpec {
@@ -145,6 +152,8 @@ func storage(name string) []apiserver.Object {
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.example.com", NodeName: "node",
 				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
 		&storagev1.VolumeAttributesClass{ObjectMeta: global(name), DriverName: "disk.example.com"},
+		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice()},
+		&resourcev1.ResourceClaimTemplate{ObjectMeta: about(name), Spec: resourcev1.ResourceClaimTemplateSpec{Spec: oneDevice()}},
 	}
 }
 

@@ -100,6 +100,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"attributes classes": (*bench).lifeOfAnAttributesClass,
 		"volumes":            (*bench).workOfVolumes,
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
+		"devices":            (*bench).workOfDeviceClaims,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

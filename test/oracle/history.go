@@ -21,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,7 @@ const (
 	StorageClass          = "StorageClass"
 	ServiceCIDR           = "ServiceCIDR"
 	IPAddress             = "IPAddress"
+	ResourceClaim         = "ResourceClaim"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -71,6 +73,7 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
+	&resourcev1.ResourceClaim{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -69,6 +69,7 @@ func Entries() []Entry {
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),
+		resourceClaimEntry(),
 		resourceQuotaEntry(),
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),

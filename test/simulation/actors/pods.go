@@ -81,8 +81,8 @@ func (c *Cluster) bind(p *corev1.Pod) {
 			usable = append(usable, n.Name)
 		}
 	}
-	if len(usable) == 0 {
-		if live := apiserver.One[*corev1.Pod](c.server, p.Namespace, p.Name); live != nil && live.UID == p.UID {
+	if len(usable) == 0 || !c.allocate(p) {
+		if live := apiserver.One[*corev1.Pod](c.server, p.Namespace, p.Name); live != nil && live.UID == p.UID && !finished(live) {
 			c.after(5*time.Second, func() { c.bind(p) })
 		}
 		return

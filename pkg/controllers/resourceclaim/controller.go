@@ -1,0 +1,98 @@
+package resourceclaim
+
+import (
+	"cmp"
+	"errors"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// queue is the name of both queues in metrics.
+const queue = "resource_claim"
+
+// New returns the resourceclaim controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 50)
+	return manager.Controller{
+		Name:        "resourceclaim-controller",
+		Alias:       "resource-claim-controller",
+		Account:     "resource-claim-controller",
+		EventSource: "resource_claim",
+		Flags:       &o,
+		Needs: []schema.GroupVersionResource{
+			resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
+			resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"),
+		},
+		Rights: Rights,
+		Init:   o.init,
+	}
+}
+
+// init builds the controller of pods, which makes claims, and that of claims, which releases them.
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	k, err := newCaches(c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	k.workloads = c.Enabled("GenericWorkload")
+	own := newCollectors(k)
+	c.RegisterMetrics(own.all()...)
+	pods := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
+		Name:      queue,
+		Workers:   int(o.Workers),
+		Explained: []string{k.pods.Kind().Kind},
+		Watches: []reconcile.Watch{
+			k.pods.Watch(k.enqueuedByPod), k.claims.Watch(k.enqueuedByClaim), k.templates.Watch(k.enqueuedByTemplate),
+		},
+		Observe:  k.observe,
+		Owner:    func(s snapshot) plan.Object { return s.Pod },
+		Subject:  func(s snapshot) types.UID { return s.Pod.UID },
+		Live:     live,
+		Plan:     planClaims,
+		Prove:    k.prove,
+		Report:   reportNames,
+		Remember: reconcile.RememberOutcome(remember),
+		Applied:  own.applied,
+	})
+	return reconcile.Together(pods, reconcile.New(c.Shared, c.Access, reconcile.Controller[claimed, struct{}, struct{}]{
+		Name:      "resource_claim_release",
+		QueueName: queue,
+		Workers:   int(o.Workers),
+		Explained: []string{k.claims.Kind().Kind},
+		Watches: []reconcile.Watch{
+			k.claims.Watch(k.claimsByClaim, informers.WithResync),
+			k.pods.Watch(k.claimsByPod, informers.WithNews), // a deletion that was seen need not be read live
+		},
+		Observe:          k.observeClaim,
+		Owner:            func(s claimed) plan.Object { return s.Claim },
+		SkipVerification: true, // the version is a precondition of each write
+		Plan:             reconcile.PlanOnly(planRelease),
+		Prove:            k.proveClaim,
+	})), nil
+}
+
+// newCaches asks for the caches. Pods have indexes by the claims and the templates that they name.
+func newCaches(f *informers.Factory) (*caches, error) {
+	fields := informers.PodFields{Paths: []string{
+		"status.phase", "spec.nodeName", "spec.resourceClaims", "spec.schedulingGroup.podGroupName",
+		"status.resourceClaimStatuses", "status.extendedResourceClaimStatus.resourceClaimName",
+	}}
+	k := &caches{}
+	var errs [4]error
+	k.pods, errs[0] = informers.IndexedPods(f, "resource claim", claimsUsed, fields)
+	k.byTemplate, errs[1] = informers.IndexedPods(f, "resource claim template", templatesUsed, fields)
+	k.claims, errs[2] = informers.OwnedObjects[*resourcev1.ResourceClaim](f,
+		"metadata.annotations["+resourcev1.PodResourceClaimAnnotation+"]",
+		"metadata.annotations["+resourcev1.ExtendedResourceClaimAnnotation+"]",
+		"spec.devices.requests.exactly.adminAccess", "status.reservedFor", "status.allocation.allocationTimestamp",
+	)
+	k.templates, errs[3] = informers.Objects[*resourcev1.ResourceClaimTemplate](f)
+	return k, errors.Join(errs[:]...)
+}

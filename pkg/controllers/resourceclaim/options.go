@@ -1,0 +1,28 @@
+package resourceclaim
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
+)
+
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // pods that are reconciled at the same time, and as many claims
+}
+
+// AddFlags implements manager.Flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-resourceclaim-syncs", o.Workers,
+		"Pods with resource claims that are reconciled at the same time, and as many claims.")
+}
+
+// Validate implements manager.Flags.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-resourceclaim-syncs", o.Workers)
+}
+
+// Configz implements manager.Flags.
+func (o *Options) Configz() (section string, fields any) {
+	return "ResourceClaimController", struct{ ConcurrentSyncs int32 }{o.Workers}
+}
