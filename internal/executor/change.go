@@ -75,7 +75,7 @@ func (w *Writing) sendChange(c *outgoing) error {
 		return fmt.Errorf("change %s %s: %w", c.m.Kind, c.New.GetName(), err)
 	}
 	if c.Adopt {
-		w.gain()
+		w.set(func() { w.gained = true })
 	}
 	return nil
 }

@@ -210,11 +210,7 @@ func (w *Writing) takeSlot(namespace string) error {
 }
 
 // await gives the barrier what to wait for.
-func (w *Writing) await(expect func(*freshness.Barrier)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	expect(w.barrier)
-}
+func (w *Writing) await(expect func(*freshness.Barrier)) { w.set(func() { expect(w.barrier) }) }
 
 // get reads the metadata of an object live.
 func (w *Writing) get(m client.Mapping, o plan.Object) (*metav1.PartialObjectMetadata, error) {
@@ -232,9 +228,7 @@ func (w *Writing) remember(m client.Mapping, made plan.Object) {
 
 // result notes what became of a write, for the outcome. Writes end in parallel.
 func (w *Writing) result(r plan.Result) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.outcome.Results = append(w.outcome.Results, r)
+	w.set(func() { w.outcome.Results = append(w.outcome.Results, r) })
 }
 
 // Gained reports whether objects were created or adopted.
@@ -244,11 +238,11 @@ func (w *Writing) Gained() bool {
 	return w.gained
 }
 
-// gain notes that an object was created or adopted.
-func (w *Writing) gain() {
+// set changes what the writes of a reconcile share, as they end in parallel.
+func (w *Writing) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gained = true
+	change()
 }
 
 // Taken reports whether a creation found that its object exists, and nobody may read which version of it the caches
@@ -257,20 +251,6 @@ func (w *Writing) Taken() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.taken
-}
-
-// take notes that a name is taken, by an object that nobody may read.
-func (w *Writing) take() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.taken = true
-}
-
-// stop leaves the rest undone, without an error: the namespace is about to end.
-func (w *Writing) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.outcome.Stopped = true
 }
 
 // stopped reports whether the rest is to be left undone.

@@ -61,14 +61,14 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 	case err == nil:
 		result.Name, result.UID, result.Version = made.GetName(), made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
-		w.gain()
+		w.set(func() { w.gained = true })
 		if err = w.asCreated(m, s, made); err != nil {
 			w.emit(s.Events.Failed, made.GetName(), err)
 			break
 		}
 		w.emit(s.Events.Done, made.GetName(), nil)
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
-		w.stop()
+		w.set(func() { w.outcome.Stopped = true })
 		return nil
 	case apierrors.IsAlreadyExists(err) && !client.DeniedByWebhook(err) && s.Object.GetName() != "":
 		result.Name, result.UID, err = w.lookUp(m, s, err)
@@ -84,7 +84,7 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 func (w *Writing) lookUp(m client.Mapping, s plan.Create, taken error) (name string, uid types.UID, err error) {
 	if w.MayGet != nil && !w.MayGet(m.GroupResource()) {
 		if s.IfAbsent {
-			w.take()
+			w.set(func() { w.taken = true })
 			return s.Object.GetName(), "", nil
 		}
 		return "", "", fmt.Errorf("%w: %w", plan.ErrStale, taken)

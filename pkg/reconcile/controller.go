@@ -74,7 +74,7 @@ type TypedController[K comparable, S, D, M any] struct {
 	// gets such a name in the place of the key when somebody asks for the snapshot. It is pure, and may be nil.
 	Aliases func(s S, d D) map[plan.Key]string
 	// RecordName returns the name by which a reconcile is recorded for /debug/explain, and whether it is. Of very
-	// many keys only those that fail or wait are worth the memory. It gets the record without its Steps and Outcome. What
+	// many keys only those that fail or wait are worth the memory. It gets the record without Steps and Outcome. What
 	// is not recorded drops the records of its name. Nil: each reconcile is recorded, by its KeyName.
 	RecordName func(key K, rec *explain.Record) (name plan.Key, ok bool)
 	// RecordStore is where reconciles are recorded for /debug/explain. Controllers that people see as one have one

@@ -58,7 +58,7 @@ func TestAllHaveAnIDAndAClaim(t *testing.T) {
 			"S35 S36 S37 L1 L3"); !slices.Equal(ids, want) {
 		t.Errorf("the oracles are %v", ids)
 	}
-	if len(Safety()) != 36 {
+	if len(Safety()) != 37 {
 		t.Errorf("%d oracles of safety", len(Safety()))
 	}
 }

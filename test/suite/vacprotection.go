@@ -284,8 +284,8 @@ var classProtectionMutants = []Mutant{
 	{
 		Name: "a class that has lost its finalizer does not get it back",
 		Edits: []Edit{{classFolder + "controller.go", "classes.Watch(protection.Enqueues, ",
-			"classes.Watch(func(before, after plan.Object) []plan.Key {\n\t\t\t\tif after != nil && after.GetDeletionTimestamp() == nil {\n" +
-				"\t\t\t\t\treturn nil\n\t\t\t\t}\n\t\t\t\treturn protection.Enqueues(before, after)\n\t\t\t}, "}},
+			"classes.Watch(func(before, after plan.Object) []plan.Key {\n" +
+				"\t\t\t\tif after != nil && after.GetDeletionTimestamp() == nil {\n\t\t\t\t\treturn nil\n\t\t\t\t}\n\t\t\t\treturn protection.Enqueues(before, after)\n\t\t\t}, "}},
 		Script: withoutElection + "\n\t\t\tat 5s   attributes gold\n\t\t\tat 30s  attributes gold do=strip",
 		Oracle: SettledOracle,
 	},

@@ -135,8 +135,8 @@ func (s snapshot) ranks() bool {
 func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 	active := make([]*corev1.Pod, 0, len(s.Pods))
 	for _, p := range s.Pods {
-		orphan := metav1.GetControllerOfNoCopy(p) == nil
-		if podutil.Active(p) && !(orphan && s.selector.Matches(labels.Set(p.Labels)) && podutil.Owns(s.Set, s.Pods, p)) {
+		orphan := metav1.GetControllerOfNoCopy(p) == nil && s.selector.Matches(labels.Set(p.Labels))
+		if podutil.Active(p) && !(orphan && podutil.Owns(s.Set, s.Pods, p)) {
 			active = append(active, p)
 		}
 	}

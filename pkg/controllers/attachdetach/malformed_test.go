@@ -80,7 +80,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 				rememberNode(epoch, s, d, plan.Outcome{})
 			}
 		}
-		w.countVolumes(func(...string) {})
+		w.countVolumes(func(float64, ...string) {})
 		if diff := cmp.Diff(before, w.objects); diff != "" {
 			t.Errorf("what was observed is changed: %s", diff)
 		}

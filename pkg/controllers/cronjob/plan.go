@@ -21,7 +21,7 @@ func planJobs(now time.Time, s snapshot) (decision, plan.Plan) {
 	d := decide(now, s)
 	p := plan.Plan{Why: d.Why, Requeue: d.requeue(now)}
 	for _, w := range d.Warnings {
-		if !slices.Contains(s.Memory.Reported, w.Key) {
+		if !slices.Contains(s.Memory.Reported, w.State) {
 			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: w.Event})
 		}
 	}

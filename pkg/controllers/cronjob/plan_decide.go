@@ -34,7 +34,7 @@ type memory struct {
 	// times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
 	Since    time.Time
 	Ran      time.Time // the latest time of the schedule for which there was a Job
-	Reported []string  // the keys of the warnings that were given and still stand
+	Reported []string  // the states of the warnings that were given and still stand
 }
 
 // remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed,
@@ -46,7 +46,7 @@ func remember(_ time.Time, s snapshot, d decision, did plan.Outcome) *memory {
 		m.Ran = workloads.Later(m.Ran, d.Run)
 	}
 	for _, w := range d.Warnings {
-		m.Reported = append(m.Reported, w.Key)
+		m.Reported = append(m.Reported, w.State)
 	}
 	return m
 }
@@ -81,7 +81,7 @@ func (s snapshot) ran(now time.Time) time.Time {
 
 // warning is an event about a state that lasts. It is recorded when the state begins.
 type warning struct {
-	Key string
+	State string // distinguishes states for which the reason is the same
 	plan.Event
 }
 

@@ -105,7 +105,8 @@ func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.Deployme
 // madeForThis reports whether the new ReplicaSet was created for the present revision, not brought back.
 func (r *rollout) madeForThis() bool {
 	_, raised := r.revision()
-	if labels.Set(r.new.Annotations).Has(historyAnnotation) || raised && labels.Set(r.new.Annotations).Has(revisionAnnotation) {
+	has := labels.Set(r.new.Annotations).Has
+	if has(historyAnnotation) || raised && has(revisionAnnotation) {
 		return false
 	}
 	name, _ := r.TemplateMatches.newName(r.d)

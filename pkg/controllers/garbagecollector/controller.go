@@ -74,7 +74,8 @@ func (r *runner) newQueues() queues {
 	remove := objects{
 		Name: explainName, QueueName: "garbage_collector_attempt_to_delete", KeyName: (*node).key,
 		RecordName: r.recorded, RecordStore: r.records, Owner: func(s snapshot) plan.Object { return s.object },
-		Observe: r.observeObject, Plan: planObject, Prove: proveObject, Planned: r.commitDecision, Applied: r.commitOutcome,
+		Observe: r.observeObject, Plan: planObject, Prove: proveObject,
+		Planned: r.commitDecision, Applied: r.commitOutcome,
 	}
 	orphan := remove
 	orphan.Name, orphan.QueueName = "garbage_collector_attempt_to_orphan", ""

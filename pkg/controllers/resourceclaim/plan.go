@@ -219,10 +219,10 @@ func claimsOf(p *corev1.Pod) []string {
 	return distinct(names)
 }
 
-// distinct returns names that are not empty, each once.
+// distinct returns each name once.
 func distinct(names []string) []string {
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	return slices.Compact(names)
 }
 
 // templatesOf returns the names of the templates of a pod.
