@@ -63,6 +63,7 @@ const (
 	ServiceCIDR           = "ServiceCIDR"
 	IPAddress             = "IPAddress"
 	ResourceClaim         = "ResourceClaim"
+	ResourceClaimTemplate = "ResourceClaimTemplate"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -73,7 +74,7 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{},
+	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -127,7 +127,8 @@ var recorded = strings.Fields(
 	"pods replicasets replicationcontrollers deployments daemonsets statefulsets persistentvolumeclaims jobs services endpoints " +
 		"endpointslices " +
 		"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
-		"persistentvolumes storageclasses volumeattachments volumeattributesclasses servicecidrs ipaddresses resourceclaims")
+		"persistentvolumes storageclasses volumeattachments volumeattributesclasses servicecidrs ipaddresses resourceclaims " +
+		"resourceclaimtemplates")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {
