@@ -96,12 +96,11 @@ func (w *Writing) claim(c *outgoing) error {
 
 // awaitSlot waits for the turn of the change among all writes of the controller.
 func (w *Writing) awaitSlot(c *outgoing) error {
-	namespace := c.Old.GetNamespace()
-	if err := w.takeSlot(namespace); err != nil {
-		return err
+	release, err := w.takeSlot(c.Old.GetNamespace())
+	if err == nil {
+		c.release = append(c.release, release)
 	}
-	c.release = append(c.release, func() { w.slots.Release(namespace) })
-	return nil
+	return err
 }
 
 // awaitObject waits for the turn of the change among the writers of the object in this process.

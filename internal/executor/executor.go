@@ -193,20 +193,25 @@ func (w *Writing) allow(m client.Mapping, o plan.Object, now touch, unowned bool
 
 // send makes one request that writes to a namespace, when its turn has come.
 func (w *Writing) send(namespace string, request func(context.Context) error) error {
-	if err := w.takeSlot(namespace); err != nil {
+	release, err := w.takeSlot(namespace)
+	if err != nil {
 		return err
 	}
-	defer w.slots.Release(namespace)
+	defer release()
 	return request(w.ctx)
 }
 
 // takeSlot waits for the turn of a request that writes to a namespace.
-func (w *Writing) takeSlot(namespace string) error {
+func (w *Writing) takeSlot(namespace string) (release func(), err error) {
 	var owner types.UID
 	if w.owner != nil {
 		owner = w.owner.GetUID()
 	}
-	return w.slots.Take(w.ctx, namespace, owner)
+	namespace = queue.TurnsOf(w.ctx, namespace)
+	if err := w.slots.Take(w.ctx, namespace, owner); err != nil {
+		return nil, err
+	}
+	return func() { w.slots.Release(namespace) }, nil
 }
 
 // await gives the barrier what to wait for.

@@ -19,5 +19,11 @@
 // something queued, and not from how much they have. Nor does it follow from how long the keys of others take: while
 // another namespace waits, none is given more than half of the workers or slots. What it was given before, while nobody
 // waited, is left to it, but what is beyond its half does not count. So a pool has half as many workers again, which
-// sleep unless that happens. A turn costs the same with 100 keys as with 10,000.
+// sleep unless that happens.
+//
+// Keys without namespace, such as those of namespaces and nodes, are one line. If one of them makes no progress for
+// three seconds while others wait for a worker, it is given up ([ErrGivenUp]). Its next tries are in a line of their
+// own, with at most half of the workers and slots, until one of them goes on without a pause.
+//
+// A turn costs the same with 100 keys as with 10,000.
 package queue

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -55,12 +56,37 @@ func (p *Pool[K]) work(ctx context.Context, w *worker[K]) {
 			return
 		}
 		if ctx.Err() == nil {
-			w.begin(key)
-			p.process(ctx, key)
-			w.end()
+			p.try(ctx, w, key)
 		}
 		p.Done(key)
 	}
+}
+
+// hangsAfter is after what time without progress a key without namespace counts as one that hangs. A request waits for
+// less than that until the client may send it.
+const hangsAfter = 3 * time.Second
+
+// ErrGivenUp is why a context has ended with which a key without namespace was processed ([context.Cause]).
+var ErrGivenUp = errors.New("no request was answered for a while, and other keys wait for a worker")
+
+// try processes a key. One without namespace that hangs, such as a namespace whose webhook does not answer, is given up
+// while others wait for a worker, and tried again beside these.
+func (p *Pool[K]) try(ctx context.Context, w *worker[K], key K) {
+	in := p.storage.inTurnsOf(key)
+	w.begin(key, in == hanging)
+	defer w.end()
+	if in != "" && in != hanging {
+		p.process(ctx, key)
+		return
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer w.watch(ctx, func() {
+		if p.storage.hangs(key) {
+			giveUp(ErrGivenUp)
+		}
+	})()
+	p.process(ctx, key)
 }
 
 // Activity is what the workers of a pool do at one moment.

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -119,4 +120,114 @@ func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Keys without namespace that hang, such as those of the namespaces of a tenant whose webhook does not answer, keep others waiting until
+// each was tried once for a few seconds, and then not at all. Those that only take long end all the same, while others go on.
+func TestKeysThatHangKeepNobodyWaiting(t *testing.T) {
+	const workers, hang = 4, 12
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowPool{hangs: 30 * time.Second, slots: NewSlots(workers), added: map[string]time.Time{}, done: map[string]int{}}
+		p.Pool = NewPool(New("test", func(string) string { return "" }), p.process)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { p.Run(ctx, workers) })
+		p.add("hangs", hang)
+		first := hangsAfter * hang / (workers / 2) // those that were tried may have the other half
+		if took := p.others("first", int(first/usual)+10); took > first+usual {
+			t.Errorf("others have waited for up to %v while those that hang were tried first", took)
+		}
+		if took := p.others("next", 3000); took > usual {
+			t.Errorf("others have waited for up to %v later on", took)
+		}
+		p.mu.Lock()
+		for i := range hang {
+			if key := "hangs" + strconv.Itoa(i); p.done[key] == 0 {
+				t.Errorf("%s has never ended", key)
+			}
+		}
+		p.hangs = usual
+		p.mu.Unlock()
+		p.add("hangs", hang)
+		p.others("last", 10)
+		cancel()
+		all.Wait()
+		if s := p.storage; len(s.hung) > 0 || len(s.tries) > 0 || s.shares.used > 0 || p.slots.Used() > 0 {
+			t.Errorf("when all is done: %d keys hang, %d are tried, %d workers and %d slots are used", len(s.hung), len(s.tries),
+				s.shares.used, p.slots.Used())
+		}
+	})
+}
+
+// usual is how often keys of a slowPool come that do not hang. They take a tenth of that.
+const usual = 100 * time.Millisecond
+
+// slowPool is a pool of keys that take some time, unless their context ends before. They write to namespaces of their own.
+type slowPool struct {
+	*Pool[string]
+	slots *Slots
+
+	mu      sync.Mutex
+	hangs   time.Duration // how long keys take whose names begin with that
+	added   map[string]time.Time
+	done    map[string]int
+	longest time.Duration // of those that do not hang
+}
+
+func (p *slowPool) process(ctx context.Context, key string) {
+	err := p.request(ctx, key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil: // given up, or the end
+		p.AddAfter(key, usual)
+		return
+	case !strings.HasPrefix(key, "hangs"):
+		p.longest = max(p.longest, time.Since(p.added[key]))
+	}
+	p.done[key]++
+}
+
+func (p *slowPool) request(ctx context.Context, key string) error {
+	namespace := TurnsOf(ctx, key)
+	if err := p.slots.Take(ctx, namespace, ""); err != nil {
+		return err
+	}
+	defer p.slots.Release(namespace)
+	p.mu.Lock()
+	takes := usual / 10
+	if strings.HasPrefix(key, "hangs") {
+		takes = p.hangs
+	}
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(takes):
+		return nil
+	}
+}
+
+// add adds n keys.
+func (p *slowPool) add(name string, n int) {
+	for i := range n {
+		p.mu.Lock()
+		key := name + strconv.Itoa(i)
+		p.added[key] = time.Now()
+		p.mu.Unlock()
+		p.Add(key)
+	}
+}
+
+// others adds n keys, one after the other, and returns how long the slowest of those has taken that are done.
+func (p *slowPool) others(name string, n int) time.Duration {
+	for i := range n {
+		p.add(name+strconv.Itoa(i)+"-", 1)
+		time.Sleep(usual)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	took := p.longest
+	p.longest = 0
+	return took
 }

@@ -25,7 +25,19 @@ type storage[K comparable] struct {
 	spare  *waiting[K] // of a namespace that has no keys any more, to be used again; may be nil
 	filled time.Time   // when a key was last put into it while it was empty
 	shares shares      // of namespaces in the keys that are being processed
+	hung   map[K]bool  // keys without namespace whose last try made no progress for a while
+	tries  map[K]try   // of the keys that are being processed
 }
+
+// try is what is known of a key that is being processed.
+type try struct {
+	in   string // the namespace that it counts in
+	hung bool   // it has made no progress for a while
+}
+
+// hanging stands for the namespace of keys that have none, and whose last try hung. So they take turns with the other
+// keys without namespace, and have no more than half of the workers and slots while these wait.
+const hanging = "keys that hang"
 
 // waiting are the queued keys of one namespace.
 type waiting[K comparable] struct {
@@ -53,7 +65,7 @@ type entry[K comparable] struct {
 // newStorage returns an empty one. The function returns the namespace of a key.
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
 	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{},
-		byName: map[string]*waiting[K]{}}
+		byName: map[string]*waiting[K]{}, hung: map[K]bool{}, tries: map[K]try{}}
 }
 
 // prioritize says which priority the key has when it is next added. The highest wish wins.
@@ -73,11 +85,19 @@ func (s *storage[K]) Push(k K) {
 	if len(s.queued) == 0 {
 		s.filled = now
 	}
-	e := &entry[K]{key: k, Priority: s.take(k), in: s.waitingIn(s.namespace(k)), since: now}
+	e := &entry[K]{key: k, Priority: s.take(k), in: s.waitingIn(s.turnsOf(k)), since: now}
 	e.turn.Value, e.arrival.Value = e, e
 	s.queued[k] = e
 	e.in.levels[e.Level].push(e.place(), &e.turn)
 	e.in.arrived.Append(&e.arrival)
+}
+
+// turnsOf returns the namespace whose turns are those of a key.
+func (s *storage[K]) turnsOf(k K) string {
+	if s.hung[k] {
+		return hanging
+	}
+	return s.namespace(k)
 }
 
 // waitingIn returns the queued keys of a namespace, which is the last one to have a turn if it had none.
@@ -145,7 +165,38 @@ func (s *storage[K]) limit(keys int) (most int) {
 func (s *storage[K]) release(k K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shares.release(s.namespace(k))
+	last := s.tries[k]
+	delete(s.tries, k)
+	s.shares.release(last.in)
+	if !last.hung {
+		delete(s.hung, k)
+	}
+}
+
+// hangs notes that a key without namespace, which is being processed, makes no progress. It reports whether that is to
+// end, because another key waits for a worker. One that hung before has its share of the workers, and all the time that
+// it needs.
+func (s *storage[K]) hangs(k K) (giveUp bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, ok := s.tries[k]
+	if !ok {
+		return false
+	}
+	now.hung = true
+	s.tries[k], s.hung[k] = now, true
+	if now.in == hanging {
+		return false
+	}
+	other := s.turns.FirstWhere(func(w *waiting[K]) bool { return w.name != hanging })
+	return other != nil && other.Value.name != hanging && !s.shares.free(other.Value.name)
+}
+
+// inTurnsOf returns the namespace that a key which is being processed counts in.
+func (s *storage[K]) inTurnsOf(k K) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tries[k].in
 }
 
 // waiting counts the queued keys, and reports since when there have been some.
@@ -188,6 +239,7 @@ func (s *storage[K]) Pop() K {
 	s.turns.Remove(&w.Element)
 	s.shares.take(w.name)
 	e := w.pop()
+	s.tries[e.key] = try{in: w.name}
 	if w.arrived.First() != nil {
 		s.turns.Append(&w.Element)
 	} else {

@@ -89,6 +89,9 @@ func (r *TypedRunner[K, S, D, M]) reconcile(ctx context.Context, key K) {
 		return
 	}
 	err = one.do(klog.NewContext(ctx, logger))
+	if err != nil && errors.Is(context.Cause(ctx), queue.ErrGivenUp) {
+		err = queue.ErrGivenUp // what has ended with the context says no more
+	}
 }
 
 // do observes, plans, writes and reports.

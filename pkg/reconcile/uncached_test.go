@@ -138,6 +138,40 @@ func TestEnqueueFromOutside(t *testing.T) {
 	}
 }
 
+// A key without namespace that hangs while another one waits is given up: it has failed, and is tried again with as much time as it needs.
+func TestAKeyThatHangsIsGivenUp(t *testing.T) {
+	hangs, waits := incarnation{plan.Key{Name: "a"}, "hangs"}, incarnation{plan.Key{Name: "b"}, "waits"}
+	runUncached(t, nil, func(c *TypedController[incarnation, *corev1.Pod, struct{}, int]) {
+		observe := c.Observe
+		c.Observe = func(ctx context.Context, r TypedRequest[incarnation, int]) (Observation[*corev1.Pod, int], error) {
+			o, err := observe(ctx, r)
+			if r.Key != hangs {
+				return o, err
+			}
+			select {
+			case <-ctx.Done():
+				return o, fmt.Errorf("read: %w", ctx.Err())
+			case <-time.After(time.Minute):
+				return o, nil
+			}
+		}
+	}, func(u *uncached) {
+		u.Enqueue(hangs, "", 0)
+		synctest.Wait()
+		u.Enqueue(waits, "", 0)
+		time.Sleep(10 * time.Second)
+		u.Enqueue(waits, "", 0)
+		time.Sleep(time.Minute)
+		var got []string
+		for _, r := range u.asked() {
+			got = append(got, fmt.Sprint(r.Key.uid, " ", r.Failures))
+		}
+		if want := []string{"hangs 0", "waits 0", "hangs 1", "waits 0"}; !slices.Equal(got, want) {
+			t.Errorf("reconciled with so many failures before: %v, want %v", got, want)
+		}
+	})
+}
+
 // A controller without caches has nothing to wait for, so nothing is remembered of a key that is done, however slow it was, and whether its
 // write was answered or not. What is stale is retried with backoff, as no event tells when to.
 func TestKeysWithoutCaches(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -41,6 +42,10 @@ type meter struct {
 }
 
 func (m *meter) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/namespaces/"+hangs) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	m.spent.Add(int64(costs.CPU(func() { answer, err = m.next.RoundTrip(r) })))
 	if err == nil {
 		answer.Body = body{answer.Body, m}

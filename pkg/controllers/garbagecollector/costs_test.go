@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 )
 
 // much is as many references as fit into an object, and so many dependents as a tenant may have.
@@ -141,6 +143,36 @@ func TestCostsAreLinear(t *testing.T) {
 			w.queued()
 			if took := costs.CPU(func() { c.then(w) }); took > 2*time.Second {
 				t.Errorf("took %s of CPU", took)
+			}
+		})
+	}
+}
+
+// Of many owners of an object that cannot be looked up, one stands for all where people read why the object stays, whether the references
+// name many uids or one uid and many objects.
+func TestManyOwnersAreExplainedOnce(t *testing.T) {
+	for name, nth := range map[string]func(r *metav1.OwnerReference, i int){
+		"many uids": func(*metav1.OwnerReference, int) {},
+		"one uid":   func(r *metav1.OwnerReference, i int) { r.Name, r.UID = fmt.Sprint("a", i), "u" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := withReferences("a", much/5)
+			for i := range o.OwnerReferences {
+				nth(&o.OwnerReferences[i], i)
+			}
+			w := newWorld()
+			w.see(podKind, o)
+			known := &term{graph: w.graph, records: explain.NewRecords(nil)}
+			took := costs.CPU(func() {
+				for _, r := range o.OwnerReferences {
+					known.explainDependents(ownerSnapshot{owner: w.statedBy(w.nodes["a"], r), state: unresolvable, err: errors.New("unknown")})
+				}
+			})
+			if took > 500*time.Millisecond {
+				t.Errorf("took %s of CPU", took)
+			}
+			if rec, ok := known.records.Get(explainKey(w.nodes["a"])); !ok || rec.Error != "unknown" {
+				t.Errorf("explained %v, %+v", ok, rec)
 			}
 		})
 	}

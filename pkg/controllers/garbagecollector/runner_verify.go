@@ -90,7 +90,7 @@ func (t *term) explainDependents(s ownerSnapshot) {
 	}
 	told := 0
 	for d := range t.graph.dependentsStating(s.owner) {
-		if d.byUID != nil && d.owners[0].UID != s.owner.uid {
+		if d.byUID != nil && t.graph.statedBy(d, d.owners[0]) != s.owner {
 			continue // the first of many owners stands for all
 		}
 		key := explainKey(d)
