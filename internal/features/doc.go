@@ -3,5 +3,5 @@
 //	on, known := features.Default("PodDeletionCost")
 //
 // returns whether a gate is on that nobody has switched, and whether it is known. [All] is for a command line: users
-// switch gates there, and emulate versions.
+// switch gates there, emulate versions, and still give gates that are gone.
 package features

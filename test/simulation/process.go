@@ -113,9 +113,8 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 
 // gates switches all on that a controller asks for.
 func gates() map[string]bool {
-	on, _ := features.All()
 	all := map[string]bool{}
-	for gate := range on {
+	for gate := range features.All() {
 		all[string(gate)] = true
 	}
 	return all

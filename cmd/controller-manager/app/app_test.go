@@ -133,8 +133,7 @@ var commandLines = []struct {
 		`provided, try setting KUBERNETES_MASTER environment variable; name a kubeconfig with --kubeconfig, or run in a pod"$`},
 	{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
 		last: logLine + `"command failed" err="unrecognized feature gate: Foo"$`},
-	{name: "CLI-28 locked gate", args: []string{"--feature-gates=LogarithmicScaleDown=false"}, code: 1, last: logLine +
-		`"command failed" err="cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"$`},
+	{name: "CLI-28 locked gate", args: []string{server, "--feature-gates=LogarithmicScaleDown=false"}, last: `"Running"$`, starts: 1},
 	{name: "CLI-44 unknown format", args: []string{"--logging-format=xml"}, code: 1,
 		last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format"$`},
 	{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
@@ -256,7 +255,7 @@ func TestFlagLines(t *testing.T) {
 		t.Errorf("flags are logged without being asked for: %q", got)
 	}
 	got := names("-v=1", "--concurrent_deployment_syncs=7")
-	if len(got) != 160 { // those of the original and nine of ours
+	if len(got) != 162 { // those of the original in five minor releases and nine of ours
 		t.Errorf("%d flags are logged", len(got))
 	}
 	for i := range len(got) - 1 {
@@ -269,9 +268,16 @@ func TestFlagLines(t *testing.T) {
 // TestLoggedOnce checks what is said about flags and controllers that this build does not have (CLI-49, CLI-55).
 func TestLoggedOnce(t *testing.T) {
 	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--controllers=job,deployment,ttl", "--cluster-name=x",
-		"--cluster-cidr=10.0.0.0/8", "--bind-address=127.0.0.1")
+		"--cluster-cidr=10.0.0.0/8", "--bind-address=127.0.0.1", "--concurrent-service-syncs=2", "--controllers=service",
+		"--feature-gates=JobSuccessPolicy=true")
 	for _, want := range []string{
 		`"Flags without effect in this build" flags=["--cluster-cidr","--cluster-name"]`,
+		`"Flag without effect" flag="--concurrent-service-syncs" because="removed in 1.37; it set the workers for load balancers of ` +
+			`clouds, which are the work of a cloud-controller-manager; leave it out"`,
+		`"Controller never runs here" controller="service-lb-controller" ` +
+			`because="load balancers of Services are the work of a cloud-controller-manager"`,
+		`"Feature gate without effect" gate="JobSuccessPolicy=true" because="it is always on since 1.33, and removed in 1.37" ` +
+			`itMeans="Jobs may succeed by spec.successPolicy before all indexes have." advice="leave it out"`,
 		`"Controllers not available in this build" controllers=["job-controller","ttl-controller"]`,
 	} {
 		if strings.Count(stderr, want) != 1 {
@@ -303,7 +309,7 @@ func TestItemsThatAreOverruled(t *testing.T) {
 func TestGateWarnings(t *testing.T) {
 	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--logging-format=json",
 		"--feature-gates=LogarithmicScaleDown=true,PodDeletionCost=true")
-	if want := `"msg":"Warning: setting GA feature gate. It will be removed in a future release.","v":0,"featureGate":"LogarithmicScaleDown"`; strings.Count(stderr, want) != 1 {
+	if want := `"msg":"Feature gate without effect","v":0,"gate":"LogarithmicScaleDown=true"`; strings.Count(stderr, want) != 1 {
 		t.Errorf("want once: %s\ngot: %s", want, stderr)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -100,6 +101,20 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 		return &runError{err, logger}
 	}
 	logger.Info("Starting", "command", p.Name, "version", kubernetesVersion().GitVersion)
+	remark(logger, config)
+	ctx := c.Context()
+	err = p.Start(klog.NewContext(ctx, logger), config)
+	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // a signal to end is not a failure
+	}
+	return &runError{err, logger}
+}
+
+// remark logs what the command line asks for in vain: each flag, gate and controller once.
+func remark(logger klog.Logger, config options.Config) {
+	for _, flag := range slices.Sorted(maps.Keys(config.Removed)) {
+		logger.Info("Flag without effect", "flag", flag, "because", config.Removed[flag])
+	}
 	if len(config.WithoutEffect) > 0 {
 		logger.Info("Flags without effect in this build", "flags", config.WithoutEffect)
 	}
@@ -110,12 +125,9 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	if unavailable := config.Selection.Unavailable; len(unavailable) > 0 {
 		logger.Info("Controllers not available in this build", "controllers", unavailable)
 	}
-	ctx := c.Context()
-	err = p.Start(klog.NewContext(ctx, logger), config)
-	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil // a signal to end is not a failure
+	for _, name := range slices.Sorted(maps.Keys(config.Selection.Elsewhere)) {
+		logger.Info("Controller never runs here", "controller", name, "because", config.Selection.Elsewhere[name])
 	}
-	return &runError{err, logger}
 }
 
 // setHelp prints the flags of the command in sections, and leaves its subcommands to cobra.

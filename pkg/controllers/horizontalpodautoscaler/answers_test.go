@@ -57,6 +57,74 @@ func TestAutoscalersShareRequests(t *testing.T) {
 	}
 }
 
+// HPA-8: an autoscaler that is evaluated at once, because it is new or its spec has changed, does not take an answer that another one, or
+// itself, was given earlier in the period: the pods that it has since got are not in it, so that it would seem to be within its limits.
+func TestHPA8EvaluatedAtOnceAsksAnew(t *testing.T) {
+	b := newBench(t)
+	h := web(between(1, 3), measuring(used(corev1.ResourceCPU, "50m")))
+	key := plan.Key{Namespace: h.Namespace, Name: h.Name}
+	b.put(t, h, deployment("web", 2), pod(0), pod(1))
+	evaluate := func(at time.Time, m *memory, use map[string]int64) (string, *memory) {
+		b.raw[podMetricsPath] = podMetrics(use)
+		s := b.observed(t, at, key, m)
+		d := decide(at, s)
+		did := carriedOut(planned(at, s))
+		return reasonOf(settled(at, s, d, did), limits), remember(at, s, d, did)
+	}
+	one := map[string]int64{"web-0": 50}
+	both := map[string]int64{"web-0": 100, "web-1": 100}
+	began := now.Add(b.schedule.wait(now, h.Namespace)) // a period
+	said, m := evaluate(began, nil, one)
+	if said != "False DesiredWithinRange" {
+		t.Fatal(said)
+	}
+	for _, c := range []struct {
+		name string
+		at   time.Duration
+		use  map[string]int64
+		want string
+		asks int
+	}{
+		{"within a second it takes the answer", time.Second, both, "False DesiredWithinRange", 0},
+		{"later it asks", 2 * time.Second, both, "True TooManyReplicas", 1},
+		{"once", 2 * time.Second, one, "True TooManyReplicas", 0},
+	} {
+		b.asked = nil
+		if said, _ := evaluate(began.Add(c.at), m, c.use); said != c.want || len(b.asked) != c.asks {
+			t.Errorf("%s: it says %s, and has asked %q", c.name, said, b.asked)
+		}
+	}
+	m.Due = began.Add(2 * time.Second)
+	if b.asked = nil; len(b.observed(t, began.Add(5*time.Second), key, m).Readings) != 1 || len(b.asked) != 0 {
+		t.Errorf("an autoscaler whose period is over takes the answer of others: %q", b.asked)
+	}
+}
+
+// An answer that is still to come, and one that was not given in time, are not asked for again at once.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAnswers(schedule{15 * time.Second})
+		asked := 0
+		ask := func(path string, read func(context.Context) (any, error)) {
+			a.forget(question{path: path}, time.Now().Add(-promptAge))
+			_, _ = a.get(t.Context(), time.Now(), "g", "a", question{path: path}, func(ctx context.Context) (any, error) {
+				asked++
+				return read(ctx)
+			})
+		}
+		time.Sleep(a.schedule.wait(time.Now(), "a"))
+		slow := func(context.Context) (any, error) { time.Sleep(4 * time.Second); return 1, nil }
+		go ask("slow", slow)
+		time.Sleep(2 * time.Second)
+		ask("slow", slow)
+		ask("never", hang)
+		time.Sleep(time.Second)
+		if ask("never", hang); asked != 2 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
 // hang is a question that is not answered.
 func hang(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
 

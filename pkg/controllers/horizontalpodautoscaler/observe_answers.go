@@ -37,6 +37,7 @@ type question struct {
 type answer struct {
 	// slot is the period that the answer is of.
 	slot  int64
+	asked time.Time     // when the autoscaler that has asked began to be evaluated
 	done  chan struct{} // closed when value and err are there
 	none  bool          // whoever has asked has given up, so that others ask anew
 	value any
@@ -45,6 +46,9 @@ type answer struct {
 }
 
 const (
+	// promptAge is how old an answer may be that an autoscaler takes which is evaluated at once. Its own pods may have
+	// come, and its metric may have changed, after others have asked in the same period (HPA-8).
+	promptAge = time.Second
 	// readTimeout is how long a metrics API may take to answer.
 	readTimeout = 10 * time.Second
 	// unansweredPeriods is after how many periods without any answer an API counts as one that does not answer at all.
@@ -90,7 +94,7 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 		a.mu.Unlock()
 		return nil, err
 	}
-	mine := &answer{slot: slot, done: make(chan struct{})}
+	mine := &answer{slot: slot, asked: now, done: make(chan struct{})}
 	a.all[q] = mine
 	a.mu.Unlock()
 	defer close(mine.done)
@@ -116,6 +120,23 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 		end(nil)
 	}
 	return mine.value, mine.err
+}
+
+// forget drops an answer that was asked for before a time, unless it is still to come, or was not given in time.
+func (a *answers) forget(q question, before time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := a.all[q]
+	if known == nil || !known.asked.Before(before) {
+		return
+	}
+	select {
+	case <-known.done:
+		if known.until.IsZero() {
+			delete(a.all, q)
+		}
+	default:
+	}
 }
 
 // sweep drops the answers of earlier periods. The periods of different namespaces begin at different times.

@@ -258,6 +258,12 @@ func (k *reads) customVersion(ctx context.Context) (string, error) {
 	return "", errors.New("no known available metric versions found")
 }
 
+// atOnce reports whether an autoscaler is not evaluated because its period is over: it is new, its spec has changed, or
+// its target has changed under it.
+func (k *caches) atOnce(r request) bool {
+	return r.Memory == nil || r.Now.Before(r.Memory.Due.Add(-k.schedule.early()))
+}
+
 // ask returns what became of the answer to a question that other autoscalers may have asked in the same period. What
 // is shared must not be changed.
 func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.Values, resource string,
@@ -268,6 +274,9 @@ func ask[L, T any](ctx context.Context, k *reads, group, path string, query url.
 		}
 	}
 	q := question{path, query.Encode(), reflect.TypeFor[T]()}
+	if k.atOnce(k.request) {
+		k.answers.forget(q, k.request.Now.Add(-promptAge))
+	}
 	value, err := k.answers.get(ctx, k.request.Now, group, k.namespace(), q, func(ctx context.Context) (any, error) {
 		data, err := k.request.Reader.GetRaw(ctx, path, query)
 		if err != nil {

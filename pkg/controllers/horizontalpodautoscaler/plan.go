@@ -85,7 +85,7 @@ func (d *decision) plan(s snapshot) plan.Plan {
 
 const (
 	scaleSubresource = "scale"
-	notScaledToZero  = "the HPA controller did not scale the target to zero replicas"
+	notScaledToZero  = "the HPA controller did not scale the workload to zero"
 )
 
 // decide evaluates an autoscaler.
@@ -155,7 +155,7 @@ func (d *decision) complete(now time.Time, s snapshot) {
 		// The status says so first: if it could not be written afterwards, nobody would know that the target is to be
 		// woken.
 		d.Prepare, d.Rescale = !scaledToZero, scaledToZero
-		d.set(now, atZero, conditionTrue, "ScaledToZero", "the HPA controller scaled the target to zero replicas")
+		d.set(now, atZero, conditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
 	case s.Target.Replicas > 0 && scaledToZero: // it is not so, whoever has scaled the target
 		d.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
 	}

@@ -64,6 +64,8 @@ func TestHPA21ScaleToZero(t *testing.T) {
 	}
 	message := conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue)
 	notSaid := conditioned(autoscalingv2.ScaledToZero, corev1.ConditionFalse)
+	texts := map[string]string{"True": "the HPA controller scaled the workload to zero",
+		"False": "the HPA controller did not scale the workload to zero"}
 	for _, c := range []struct {
 		name string
 		s    snapshot
@@ -95,8 +97,12 @@ func TestHPA21ScaleToZero(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%d replicas, want %d: %s", got, c.want, p.Why)
 			}
-			if d := decide(now, c.s); reasonOf(settled(now, c.s, d, carriedOut(p)), atZero) != c.zero {
-				t.Errorf("%+v, want %s", d.Status.Conditions, c.zero)
+			status := settled(now, c.s, decide(now, c.s), carriedOut(p))
+			if reasonOf(status, atZero) != c.zero {
+				t.Errorf("%+v, want %s", status.Conditions, c.zero)
+			}
+			if i := strings.Index(c.zero, " "); i > 0 && messageOf(status, atZero) != texts[c.zero[:i]] && messageOf(status, atZero) != "" {
+				t.Errorf("it says %q", messageOf(status, atZero))
 			}
 		})
 	}

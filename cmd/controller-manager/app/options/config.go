@@ -27,9 +27,11 @@ type Config struct {
 
 	Emulated string                       // version that features are of, such as 1.37 (CLI-29)
 	Flags    map[string]string            // all values by name, for people to look at
-	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.36 and 1.37
+	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.34 to 1.38
 	Logging  logsapi.LoggingConfiguration // has been applied before the program starts
 
 	// WithoutEffect are the flags, in order, that were set and that nothing in this build obeys.
 	WithoutEffect []string
+	// Removed are the flags that were set and that the original no longer has, with what they did and what to do.
+	Removed map[string]string
 }

@@ -3,7 +3,6 @@ package options
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -43,7 +42,8 @@ var obeyed = []string{
 var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}
 
 // alwaysOn are gates that cannot be switched off any more, but could in versions that can be emulated. The
-// controllers here always do what they stand for.
+// controllers here always do what they stand for. Who emulates such a version and switches one off asks for what
+// would not be done, so that is refused.
 var alwaysOn = []string{"JobManagedBy", "PreferSameTrafficDistribution"}
 
 // Features are the feature gates and the version to behave like.
@@ -52,60 +52,14 @@ type Features struct {
 	registry compatibility.ComponentGlobalsRegistry
 }
 
-// quietGate keeps to itself what a gate has to say about values that are set, until there is a log to say it to.
-type quietGate struct {
-	featuregate.MutableVersionedFeatureGate
-	loud featuregate.MutableFeatureGateWithLogger // the same gate
-	set  []string
-}
-
-// Set implements featuregate.MutableFeatureGate.
-func (g *quietGate) Set(value string) error {
-	g.set = append(g.set, value)
-	return g.loud.SetWithLogger(klog.Logger{}, value)
-}
-
-// given calls each for the name and the value of each gate that was given, in turn.
-func (g *quietGate) given(each func(name, value string)) {
-	for _, value := range g.set {
-		for item := range strings.SplitSeq(value, ",") {
-			if name, value, ok := strings.Cut(item, "="); ok {
-				each(strings.TrimSpace(name), strings.TrimSpace(value))
-			}
-		}
-	}
-}
-
-// switchedOff reports whether the last value that was given for the gate is false.
-func (g *quietGate) switchedOff(wanted string) (off bool) {
-	g.given(func(name, value string) {
-		if name == wanted {
-			on, err := strconv.ParseBool(value)
-			off = err == nil && !on
-		}
-	})
-	return off
-}
-
-// withoutEffect are the gates that were given and change nothing here.
-func (g *quietGate) withoutEffect() (names []string) {
-	g.given(func(name, _ string) {
-		if !slices.Contains(obeyed, name) {
-			names = append(names, name)
-		}
-	})
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // newFeatures returns all feature gates of the version that this is built for, none of them switched.
 func newFeatures() Features {
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion))
 	f := Features{
-		gate:     &quietGate{MutableVersionedFeatureGate: gate, loud: gate},
+		gate:     &quietGate{MutableVersionedFeatureGate: gate, loud: gate, known: features.All()},
 		registry: compatibility.NewComponentGlobalsRegistry(),
 	}
-	specs, needs := features.All()
+	specs, needs := features.Library()
 	effective := compatibility.NewEffectiveVersionFromString(binary.DefaultKubeBinaryVersion, oldestEmulated,
 		oldestEmulated)
 	for _, err := range []error{
@@ -182,20 +136,11 @@ func (o *Features) apply(c *Config) {
 
 // Apply makes the gates what the flags say, also those of client-go, which are global.
 func (o *Features) Apply() error {
-	err := o.registry.Set()
-	for _, name := range neededGates {
-		if o.gate.switchedOff(string(name)) {
-			// Before what the registry has to say, which is that other gates depend on this one.
-			return fmt.Errorf(
-				"feature gate %s cannot be switched off: controllers need it to know whether their caches show what "+
-					"they have written", name)
-		}
-	}
-	if err != nil {
+	if err := o.registry.Set(); err != nil {
 		return err
 	}
 	for _, name := range alwaysOn {
-		if o.gate.switchedOff(name) {
+		if o.gate.switchedOff(name) && !o.gate.Enabled(featuregate.Feature(name)) {
 			return fmt.Errorf(
 				"feature gate %s cannot be switched off: this build always does what it stands for, whatever version "+
 					"is emulated", name)
@@ -207,17 +152,19 @@ func (o *Features) Apply() error {
 	return nil
 }
 
-// Warn logs what is to be said about the gates that were set: that some change nothing, or are soon no longer known.
+// Warn logs what is to be said about the gates that were set: that some change nothing, and why.
 func (o *Features) Warn(logger klog.Logger) error {
+	for _, r := range o.gate.remarks() {
+		logger.Info("Feature gate without effect", "gate", r.gate, "because", r.because, "itMeans", r.meaning,
+			"advice", r.advice)
+	}
 	if names := o.gate.withoutEffect(); len(names) > 0 {
 		logger.Info("Feature gates without effect in this build", "gates", names)
 	}
-	for _, value := range o.gate.set {
-		if err := o.gate.loud.SetWithLogger(logger, value); err != nil {
-			return err // not reached: it was set before
-		}
+	if len(o.gate.handedOn) == 0 {
+		return nil
 	}
-	return nil
+	return o.gate.loud.SetWithLogger(logger, strings.Join(o.gate.handedOn, ",")) // which was set before
 }
 
 // clientGates answers for client-go, whose type for names is its own. All its gates are in features.txt.

@@ -2,6 +2,7 @@ package options
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +31,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
-
-const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they " +
-	"have written"
 
 func TestFeatureGates(t *testing.T) {
 	for _, test := range []struct {
@@ -63,22 +62,21 @@ func TestFeatureGates(t *testing.T) {
 			err: "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload " +
 				"TopologyAwareWorkloadScheduling]"},
 		{name: "REG-66 depends on nothing any more", args: "--feature-gates=PodCertificateRequest=true", on: "PodCertificateRequest"},
-		{name: "the other needed gate", args: "--emulated-version=1.34 --feature-gates=InOrderInformers=false",
-			err: "feature gate InOrderInformers cannot be switched off"},
+		{name: "the other needed gate", args: "--emulated-version=1.34 --feature-gates=InOrderInformers=false", on: "InOrderInformers"},
 		{name: "CLI-28 unknown", args: "--feature-gates=Foo=true", err: "unrecognized feature gate: Foo"},
 		{name: "CLI-28 unknown with kube:", args: "--feature-gates=kube:Foo=true", err: "unrecognized feature gate: Foo"},
-		{name: "CLI-28 locked", args: "--feature-gates=LogarithmicScaleDown=false",
-			err: "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"},
+		{name: "CLI-28 locked, and set to what it is not", args: "--feature-gates=LogarithmicScaleDown=false", on: "LogarithmicScaleDown"},
 		{name: "CLI-28 no value", args: "--feature-gates=PodDeletionCost", err: "missing bool value for PodDeletionCost"},
 		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: "invalid value of PodDeletionCost=yes"},
 		{name: "CLI-28 another component", args: "--feature-gates=wardle:Foo=true", err: "component not registered: wardle"},
-		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false", err: needsAtomicFIFO},
+		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false",
+			on: "AtomicFIFO StaleControllerConsistencyReplicaSet"},
 		{name: "the last one counts for a needed gate, too", args: "--feature-gates=AtomicFIFO=false,kube:AtomicFIFO=true",
 			on: "AtomicFIFO"},
 		{name: "a needed gate without those that depend on it", args: "--feature-gates=AllBeta=false,kube:AtomicFIFO=false",
-			err: needsAtomicFIFO},
+			off: "StaleControllerConsistencyReplicaSet"},
 		{name: "a needed gate where it did not exist yet", args: "--emulated-version=1.35 --feature-gates=AtomicFIFO=false",
-			err: needsAtomicFIFO},
+			off: "AtomicFIFO"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := configure(strings.Fields(test.args)...)
@@ -105,17 +103,49 @@ func TestFeatureGates(t *testing.T) {
 	}
 }
 
-// TestEveryGateIsAccepted sets each to its default, which even a locked one allows (CLI-28).
+// TestEveryGateIsAccepted gives each gate of five minor releases both values, whatever is emulated (CLI-28): none stops the process, and
+// the log says of each that decides nothing why not, once. A gate that decides something may need others.
 func TestEveryGateIsAccepted(t *testing.T) {
-	all := newFeatures().gate.GetAll()
-	if len(all) < 277 {
-		t.Fatalf("only %d gates", len(all))
+	text, err := os.ReadFile("testdata/gates.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, spec := range all {
-		value := map[bool]string{true: "true", false: "false"}[spec.Default]
-		if _, err := configure("--feature-gates=" + string(name) + "=" + value); err != nil {
-			t.Errorf("%s: %v", name, err)
+	of := map[string]int{} // how many gates each minor release knows
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if fields[0] == "#" {
+			continue
 		}
+		for _, minor := range fields[1:] {
+			of[minor]++
+		}
+		for _, emulated := range []string{"1.34", "1.37"} {
+			for _, value := range []string{"true", "false"} {
+				tryGate(t, fields[0], value, emulated)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"1.34": 207, "1.35": 218, "1.36": 242, "1.37": 254, "1.38": 243}, of); diff != "" {
+		t.Errorf("gates in testdata/gates.txt (- want, + got):\n%s", diff)
+	}
+}
+
+// tryGate gives one gate.
+func tryGate(t *testing.T, name, value, emulated string) {
+	f, fs := newFeatures(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.addFlags(fs)
+	err := fs.Parse([]string{"--feature-gates=" + name + "=" + value, "--emulated-version=kube=" + emulated})
+	if err == nil {
+		err = errors.Join(append([]error{f.Apply()}, f.validate()...)...)
+	}
+	switch given := name + "=" + value + " in " + emulated; {
+	case err != nil && value == "false" && emulated == "1.34" && slices.Contains(alwaysOn, name): // see TestGatesWithoutEffect
+	case err != nil && strings.Contains(err.Error(), "depends on features that are disabled"): // as in the original (REG-66)
+	case err != nil:
+		t.Errorf("%s: %v", given, err)
+	case slices.Contains(obeyed, name) || slices.Contains(f.gate.withoutEffect(), name):
+	case len(f.gate.remarks()) != 1:
+		t.Errorf("%s: remarks %v", given, f.gate.remarks())
 	}
 }
 
@@ -159,7 +189,7 @@ func (g libraryGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.
 
 // TestGatesAreThoseOfTheLibraries notices when a newer library has other gates than features.txt.
 func TestGatesAreThoseOfTheLibraries(t *testing.T) {
-	specs, _ := features.All()
+	specs, _ := features.Library()
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.37"))
 	if err := gate.AddVersioned(specs); err != nil {
 		t.Fatal(err)
@@ -285,14 +315,28 @@ func TestGatesWithoutEffect(t *testing.T) {
 		{"what is always done", "JobManagedBy=false", "1.34", "",
 			"feature gate JobManagedBy cannot be switched off: this build always does"},
 		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
-		{"what is always done, and nobody can switch off", "JobManagedBy=false", "1.36", "", "locked"},
-		{"CLI-28 of 1.36 only, on", "JobSuccessPolicy=true,GangScheduling=false", "1.37", `gates=["GangScheduling","JobSuccessPolicy"]`,
-			""},
-		{"CLI-28 of 1.36 only, locked", "JobSuccessPolicy=false", "1.37", "", "locked"},
+		{"what is always done, and nobody can switch off", "JobManagedBy=false", "1.36",
+			`Feature gate without effect gate="JobManagedBy=false" because="it is always on since 1.35, and removed in 1.38" ` +
+				`itMeans="Jobs with spec.managedBy are left to the controller that it names." ` +
+				`advice="leave it out: what it asks for cannot be had any more"`, ""},
+		{"CLI-28 gone, and what it was", "JobSuccessPolicy=true", "1.37",
+			`gate="JobSuccessPolicy=true" because="it is always on since 1.33, and removed in 1.37" ` +
+				`itMeans="Jobs may succeed by spec.successPolicy before all indexes have." advice="leave it out"`, ""},
+		{"CLI-28 gone, and never more than alpha", "GangScheduling=true", "1.37",
+			`gate="GangScheduling=true" because="removed in 1.37"`, ""},
+		{"CLI-28 of 1.34 only", "CronJobsScheduledAnnotation=false", "1.37", `because="it is always on since 1.32, and removed in 1.35"`, ""},
+		{"CLI-28 evictions by taints", "SeparateTaintEvictionController=false", "1.37",
+			`itMeans="Evictions by taints are a controller of their own, which --controllers can leave off."`, ""},
+		{"CLI-28 of 1.38 only", "ClientsAllowConnectionPool=false", "1.37",
+			`because="it begins in 1.38, and features here are those of 1.37"`, ""},
+		{"CLI-28 locked in 1.38", "HPAGeneration=false", "1.37", `because="it is always on since 1.38"`, ""},
 		{"CLI-28 of 1.37 only", "EtcdRangeStream=false,KubeProxyIPVS=true", "1.37", `gates=["EtcdRangeStream","KubeProxyIPVS"]`, ""},
-		{"CLI-28 locked in 1.37", "HPAConfigurableTolerance=false", "1.37", "", "locked"},
+		{"CLI-28 locked in 1.37", "HPAConfigurableTolerance=false", "1.37", `because="it is always on since 1.37"`, ""},
 		{"CLI-29 not locked in 1.36", "HPAConfigurableTolerance=false", "1.36", "", ""},
-		{"CLI-29 not there in 1.36", "EtcdRangeStream=true", "1.36", "", "EtcdRangeStream"},
+		{"CLI-29 not there in 1.36", "EtcdRangeStream=true", "1.36", `because="it begins in 1.37, and features here are those of 1.36"`, ""},
+		{"no controller can work without it", "AtomicFIFO=false", "1.37", `because="it is always on here: controllers need it`, ""},
+		{"named once, however often it is given", "JobSuccessPolicy=true,JobSuccessPolicy=false", "1.37",
+			`gate="JobSuccessPolicy=false"`, ""},
 		{"services", "PreferSameTrafficDistribution=false", "1.34", "", "cannot be switched off: this build"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -311,7 +355,8 @@ func TestGatesWithoutEffect(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
-			if strings.Contains(text, "Feature gates without effect") != (test.logged != "") || !strings.Contains(text, test.logged) {
+			said := strings.Count(text, "without effect")
+			if said > 1 || (said == 1) != (test.logged != "") || !strings.Contains(text, test.logged) {
 				t.Errorf("logged %q, want %s", text, test.logged)
 			}
 		})

@@ -1,6 +1,6 @@
 // Package options is the command line of the controller manager: a file for each group of flags, each with its
 // defaults, what its values must be like, and what becomes of them in [Config]. It takes every flag of
-// kube-controller-manager 1.36 and 1.37, with the same defaults, because manifests carry them (CLI-49, CLI-76); those
+// kube-controller-manager 1.34 to 1.38, with the same defaults, because manifests carry them (CLI-49, CLI-76); those
 // that nothing here obeys yet are listed in [Config.WithoutEffect].
 package options
 
@@ -138,7 +138,7 @@ func (o *Options) Config() (Config, error) {
 			obeyed.apply(&c)
 		}
 		if s.idle {
-			c.WithoutEffect = append(c.WithoutEffect, set(o.flags.FlagSet(o.heading(s)))...)
+			c.WithoutEffect, c.Removed = ignored.Removed(set(o.flags.FlagSet(o.heading(s))))
 		}
 	}
 	c.Flags = o.values()

@@ -61,6 +61,25 @@ func (o *Flags) Validate() []error {
 	return nil
 }
 
+// removed are the flags that the original no longer has, with what each did and what to do.
+var removed = map[string]string{
+	"--concurrent-service-syncs": "removed in 1.37; it set the workers for load balancers of clouds, which are the " +
+		"work of a cloud-controller-manager; leave it out",
+}
+
+// Removed parts flags, such as --cluster-name, into those that the original has and those that it has no more.
+func Removed(flags []string) (kept []string, gone map[string]string) {
+	gone = map[string]string{}
+	for _, name := range flags {
+		if why, ok := removed[name]; ok {
+			gone[name] = why
+		} else {
+			kept = append(kept, name)
+		}
+	}
+	return kept, gone
+}
+
 // flag is one that the original has and this build accepts without effect, unless a controller of this build takes it.
 type flag struct {
 	name  string
@@ -127,6 +146,7 @@ var table = []struct {
 		{"mirroring-max-endpoints-per-subset", int32(1000)},
 	}},
 	{"ephemeral-volume-controller", []flag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
+	{"evictionrequest-controller", []flag{{"concurrent-eviction-request-syncs", int32(5)}}}, // since 1.38
 	{"horizontal-pod-autoscaler-controller", []flag{
 		{"concurrent-horizontal-pod-autoscaler-syncs", int32(5)},
 		{"horizontal-pod-autoscaler-cpu-initialization-period", 5 * time.Minute},
@@ -134,6 +154,9 @@ var table = []struct {
 		{"horizontal-pod-autoscaler-initial-readiness-delay", 30 * time.Second},
 		{"horizontal-pod-autoscaler-sync-period", 15 * time.Second},
 		{"horizontal-pod-autoscaler-tolerance", 0.1},
+	}},
+	{"imperative-eviction-responder-controller", []flag{ // since 1.38
+		{"concurrent-imperative-eviction-responder-syncs", int32(5)},
 	}},
 	{"legacy-serviceaccount-token-cleaner-controller", []flag{
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
@@ -174,7 +197,7 @@ var table = []struct {
 		{"concurrent-resource-quota-syncs", int32(5)},
 		{"resource-quota-sync-period", 5 * time.Minute},
 	}},
-	{"service-lb-controller", []flag{{"concurrent-service-syncs", int32(1)}}}, // of 1.36; later releases do not have it
+	{"service-lb-controller", []flag{{"concurrent-service-syncs", int32(1)}}}, // until 1.36
 	{"serviceaccount-token-controller", []flag{
 		{"concurrent-serviceaccount-token-syncs", int32(5)},
 		{"service-account-private-key-file", ""},

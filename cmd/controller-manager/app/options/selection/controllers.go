@@ -26,6 +26,7 @@ type Selection struct {
 	Enabled     []string          // canonical names of all that are on, in order, whether this build has them or not
 	Off         map[string]string // canonical names of those of this build that the items leave off, with the reasons
 	Unavailable []string          // those of Enabled that this build does not have (CLI-55)
+	Elsewhere   map[string]string // canonical names of those that Items switch on and no build has, with the reasons
 	Overruled   []string          // those of Items that contradict an earlier one
 	Missing     []string          // canonical names of all that this build does not have, whether they are on or off
 	Lacking     []string          // what does not work without those, in a cluster that has them nowhere else
@@ -101,7 +102,7 @@ func (o *Controllers) Names() (names []string) {
 // Resolve returns what the items select. given reports whether a flag has a value.
 func (o *Controllers) Resolve(given func(flag string) bool) Selection {
 	known := o.known()
-	s := Selection{Items: canonical(o.Items, known)}
+	s := Selection{Items: canonical(o.Items, known), Elsewhere: map[string]string{}}
 	for i, item := range s.Items {
 		opposite := strings.TrimPrefix("-"+item, "--")
 		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i &&
@@ -122,7 +123,12 @@ func (o *Controllers) Resolve(given func(flag string) bool) Selection {
 			continue
 		}
 		s.Enabled = append(s.Enabled, k.name)
-		if !implemented {
+		switch {
+		case k.elsewhere != "":
+			if slices.Contains(s.Items, k.name) {
+				s.Elsewhere[k.name] = k.elsewhere
+			}
+		case !implemented:
 			s.Unavailable = append(s.Unavailable, k.name)
 			if k.needed != "" {
 				s.Lacking = append(s.Lacking, k.needed)

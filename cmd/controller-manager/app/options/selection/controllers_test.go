@@ -100,6 +100,20 @@ func TestSelection(t *testing.T) {
 			t.Errorf("unavailable: %q", all.Unavailable)
 		}
 	})
+	t.Run("CLD-1 CLI-55 names that run nothing are legal, on and off, and explained where they are named", func(t *testing.T) {
+		o := o
+		o.Items = []string{"*", "service", "-route", "evictionrequest-controller", "-imperative-eviction-responder-controller"}
+		s := o.Resolve(noKey)
+		want := map[string]string{"service-lb-controller": loadBalancers, "evictionrequest-controller": evictions}
+		if diff := cmp.Diff(want, s.Elsewhere); diff != "" || len(o.Validate()) > 0 {
+			t.Error(diff, o.Validate())
+		}
+		for name := range want {
+			if slices.Contains(s.Unavailable, name) || slices.Contains(all.Unavailable, name) || len(all.Elsewhere) > 0 {
+				t.Errorf("%s: %q", name, s.Unavailable)
+			}
+		}
+	})
 	t.Run("a controller that upstream does not have is known", func(t *testing.T) {
 		if !slices.Contains(all.Enabled, "brandnew-controller") {
 			t.Error("it is off")
@@ -171,8 +185,8 @@ func TestKnownNames(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	if len(upstream) != 52 {
-		t.Errorf("%d controllers, kube-controller-manager 1.36 has 52", len(upstream))
+	if len(upstream) != 54 {
+		t.Errorf("%d controllers, kube-controller-manager 1.34 to 1.38 have 54", len(upstream))
 	}
 }
 
