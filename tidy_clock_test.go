@@ -36,6 +36,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/podgc":                            "seen",
 	"pkg/controllers/pvcprotection":                    "own, and an event some seconds after a deletion",
 	"pkg/controllers/resourcequota":                    "own",
+	"pkg/controllers/storageversionmigrator":           "a minute since the API server has noted a creation",
 	"pkg/controllers/tainteviction":                    "seen",
 	"pkg/controllers/ttlafterfinished":                 "times to live follow the wall clock, as users read them in the status",
 	"pkg/controllers/vacprotection":                    "seconds since the API server has noted a deletion",

@@ -37,6 +37,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversionmigrator"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
@@ -82,6 +83,7 @@ func Registry() []manager.Controller {
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		statefulset.New(statefulset.Options{}),
+		storageversionmigrator.New(storageversionmigrator.Options{}),
 		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),
 		ttl.New(ttl.Options{}),

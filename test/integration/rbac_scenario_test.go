@@ -74,7 +74,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 
 	requests, _ := c.Requests(t, begin)
 	b.refused(requests)
-	compareRights(t, requests)
+	compareRights(t, c, requests)
 }
 
 // work does all kinds of work at the same time. It returns the ReplicaSet that a Deployment called "taken" has.
@@ -99,6 +99,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander,
 		"attributes classes": (*bench).lifeOfAnAttributesClass,
 		"volumes":            (*bench).workOfVolumes,
+		"stored objects":     (*bench).workOfMigrations,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

@@ -85,6 +85,7 @@ func Entries() []Entry {
 		volumeExpanderEntry(),
 		classProtectionEntry(),
 		volumeBinderEntry(),
+		storageVersionMigratorEntry(),
 	}
 }
 
