@@ -38,6 +38,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/resourceclaim":                    "own: for how long a template is missing",
 	"pkg/controllers/resourcequota":                    "own",
 	"pkg/controllers/servicecidr":                      "seconds since the API server has noted a deletion",
+	"pkg/controllers/storageversionmigrator":           "a minute since the API server has noted a creation",
 	"pkg/controllers/tainteviction":                    "seen",
 	"pkg/controllers/ttlafterfinished":                 "times to live follow the wall clock, as users read them in the status",
 	"pkg/controllers/vacprotection":                    "seconds since the API server has noted a deletion",

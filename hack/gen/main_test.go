@@ -54,6 +54,8 @@ var mayTouchEverything = map[string]string{
 	account + ":generic-garbage-collector": "* * get patch delete",
 	account + ":namespace-controller":      "* * list delete deletecollection",
 	account + ":disruption-controller":     "* */scale get", // of whatever owns pods (DIS-20e)
+	// objects of any kind may have to be stored anew (SVM-8)
+	account + ":storage-version-migrator-controller": "* * list patch",
 }
 
 // mayReadMetrics are the wildcards of the autoscaler, which scales whatever has a scale by metrics whose names are those of resources

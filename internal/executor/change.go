@@ -116,7 +116,7 @@ func (w *Writing) awaitObject(c *outgoing) error {
 // wait for that.
 func (w *Writing) refuseOutdated(c *outgoing) error {
 	version := w.Tracker.Outdated(c.m.GroupVersionKind, c.Old)
-	if version == "" {
+	if version == "" || c.Touch { // the server finds out: a touch that conflicts has nothing left to do
 		return nil
 	}
 	w.await(func(b *freshness.Barrier) { b.WaitForVersion(c.m.GroupVersionKind, version) })
@@ -239,7 +239,11 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 		w.emit(s.Events.Done, s.New.GetName(), nil)
 	case s.Touch && (isConflict(err) || client.IsAbsent(err)):
 		result.Needless, err = true, nil // who has changed it meanwhile has written it
-	case isConflict(err) && s.Apply == nil, client.IsAbsent(err) && w.owner == nil:
+	case s.Touch && refusesObject(err):
+		result.Refused, result.Err = true, err
+		w.result(result)
+		return nil
+	case isConflict(err) && (s.Apply == nil || s.CheckVersion), client.IsAbsent(err) && w.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 		if !w.Periodic {
 			w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, s.Old) })
@@ -266,6 +270,7 @@ func (w *Writing) options(m client.Mapping, s plan.Change) client.WriteOptions {
 	o := client.WriteOptions{
 		Subresource:  s.Subresource,
 		Method:       client.MethodPatch,
+		FieldManager: s.FieldManager,
 		CheckVersion: s.CheckVersion,
 		Touch:        s.Touch,
 	}

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,18 @@ func FromServer(err error) bool {
 func PutOff(err error) bool {
 	_, later := apierrors.SuggestsClientDelay(err)
 	return later && apierrors.IsTooManyRequests(err) && !client.DeniedByWebhook(err)
+}
+
+// refusesObject reports whether the server does not take an object as it is: by validation, by admission, or because
+// it is too large. It is not said of what passes: of a server that has too much to do, or does not know who asks.
+func refusesObject(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return client.DeniedByWebhook(err) || code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusUnauthorized && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }
 
 // isConflict reports whether the object is not as the request says. A webhook that answers with that code says

@@ -537,6 +537,49 @@ func TestUpdateOfTheStatusAfterAPatch(t *testing.T) {
 	}
 }
 
+// What the server refuses of a touch for the sake of the object is a result, and no failure. What passes is one.
+func TestRefusedTouch(t *testing.T) {
+	status := func(code int, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: message}}
+	}
+	for err, refused := range map[error]bool{
+		status(400, "it makes no sense"): true, status(403, "by a policy"): true, status(405, "not here"): true,
+		status(413, "too large"): true,
+		status(422, "invalid"):   true, status(429, `admission webhook "x" denied the request`): true,
+		status(500, `admission webhook "x" denied the request`): true,
+		status(401, "who is it?"):                               false, status(408, "slow"): false, status(429, "later"): false,
+		status(500, "x"): false, status(503, "x"): false, status(504, "x"): false, errors.New("connection refused"): false,
+	} {
+		b := newBench(t)
+		p := put(b, newPod("p", nil))
+		b.BeforeWrite(func(clienttest.Write) error { return err })
+		did := b.apply(newSet(), plan.Touch(p, "migrator"), plan.Touch(put(b, newPod("q", nil)), "migrator"))
+		if (did.Err == nil) != refused || did.Results[0].Refused != refused || did.Results[0].Err == nil ||
+			refused != (len(did.Results) == 2) {
+			t.Errorf("%v: %+v", err, did)
+		}
+	}
+}
+
+// An apply with CheckVersion is not carried out if the object has changed, and the key is reconciled again.
+func TestApplyOfAVersion(t *testing.T) {
+	b := newBench(t)
+	p := put(b, newPod("p", nil))
+	put(b, labelled(p))
+	b.tracker = freshness.NewTracker()
+	b.Tracker = b.tracker
+	other := labelled(p)
+	other.Labels["a"] = "c"
+	apply := plan.Change{Old: p, New: other, Apply: &plan.Apply{FieldManager: "me", Force: true}, Unowned: true, CheckVersion: true}
+	if did := b.apply(newSet(), apply); !errors.Is(did.Err, plan.ErrStale) {
+		t.Errorf("%+v", did)
+	}
+	apply.CheckVersion = false
+	if did := b.apply(newSet(), apply); did.Err != nil {
+		t.Errorf("any version: %+v", did)
+	}
+}
+
 // A touch is sent although nothing differs, with the version and the uid as preconditions. It is needless where somebody else has written.
 func TestTouch(t *testing.T) {
 	for _, method := range []client.Method{client.MethodPatch, client.MethodUpdate} {
@@ -545,17 +588,20 @@ func TestTouch(t *testing.T) {
 		p, gone := put(b, newPod("p", nil)), newPod("gone", nil)
 		gone.ResourceVersion = "1"
 		newer := labelled(p)
-		if did := b.apply(newSet(), plan.Touch(p)); did.Err != nil || len(did.Results) != 1 || did.Results[0].Needless ||
+		if did := b.apply(newSet(), plan.Touch(p, "migrator")); did.Err != nil || len(did.Results) != 1 || did.Results[0].Needless ||
 			did.Results[0].Version == "" {
 			t.Errorf("%s: %+v", method, did)
 		}
 		b.wantLog(string(method) + " Pod p")
+		if w := b.Server.Writes()[0]; w.Options.FieldManager != "migrator" {
+			t.Errorf("%s: %+v", method, w.Options)
+		}
 		put(b, newer)
 		for _, o := range []*corev1.Pod{p, gone} {
 			// Another executor, as in another process: this one knows what it has written.
 			b.tracker = freshness.NewTracker()
 			b.Tracker = b.tracker
-			did := b.apply(newSet(), plan.Touch(o))
+			did := b.apply(newSet(), plan.Touch(o, "migrator"))
 			if did.Err != nil || len(did.Results) != 1 || !did.Results[0].Needless {
 				t.Errorf("%s: %s has changed or is gone: %+v", method, o.Name, did)
 			}

@@ -89,7 +89,7 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		return c.Update(ctx, m, after, o)
 	case MethodApply:
 		kind = types.ApplyPatchType
-		data, err = m.Applied(after)
+		data, err = m.Applied(after, o)
 	case MethodPatch, "":
 		data, err = m.Difference(before, after, o)
 	default:

@@ -82,6 +82,6 @@ type WriteOptions struct {
 	Subresource  string // empty for the object itself
 	FieldManager string // empty leaves it to the API server, which takes it from the user agent
 	Force        bool   // of an apply: take over fields that another field manager owns
-	CheckVersion bool   // of [Change] only: the resourceVersion that was observed is a precondition of a patch, too
+	CheckVersion bool   // of [Change] only: the resourceVersion that was observed is a precondition of patches, too
 	Touch        bool   // of [Change] only: it is sent although nothing differs
 }

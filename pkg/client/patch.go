@@ -59,8 +59,8 @@ func (m Mapping) Difference(before, after plan.Object, o WriteOptions) ([]byte, 
 }
 
 // Applied returns the patch that applies an object by server-side apply: all of its fields, and no others, are then
-// owned by the field manager. A uid in the object is a precondition.
-func (m Mapping) Applied(o plan.Object) ([]byte, error) {
+// owned by the field manager. A uid in the object is a precondition, and with CheckVersion its resourceVersion, too.
+func (m Mapping) Applied(o plan.Object, options WriteOptions) ([]byte, error) {
 	fields, err := content(m.GroupVersionKind, o)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,9 @@ func (m Mapping) Applied(o plan.Object) ([]byte, error) {
 	fields["apiVersion"], fields["kind"] = m.GroupVersion().String(), m.Kind
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields") // apply does not allow them
-		delete(metadata, "resourceVersion")
+		if !options.CheckVersion {
+			delete(metadata, "resourceVersion")
+		}
 	}
 	return encode(m.GroupVersionKind, fields)
 }

@@ -326,13 +326,15 @@ func TestDifference(t *testing.T) {
 func TestApplied(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7",
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}}
-	patch, err := MappingFor[*rbacv1.ClusterRole]().Applied(role)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a","uid":"u"},"rules":[{"verbs":["get"]}]}`
-	if got := string(patch); got != want {
-		t.Errorf("%s, want %s", got, want)
+	for check, want := range map[bool]string{
+		false: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a","uid":"u"},"rules":[{"verbs":["get"]}]}`,
+		true: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a","resourceVersion":"7","uid":"u"},` +
+			`"rules":[{"verbs":["get"]}]}`,
+	} {
+		patch, err := MappingFor[*rbacv1.ClusterRole]().Applied(role, WriteOptions{CheckVersion: check})
+		if got := string(patch); err != nil || got != want {
+			t.Errorf("%s, want %s: %v", got, want, err)
+		}
 	}
 }
 

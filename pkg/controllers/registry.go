@@ -39,6 +39,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversionmigrator"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
@@ -86,6 +87,7 @@ func Registry() []manager.Controller {
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		servicecidr.New(servicecidr.Options{}),
 		statefulset.New(statefulset.Options{}),
+		storageversionmigrator.New(storageversionmigrator.Options{}),
 		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),
 		ttl.New(ttl.Options{}),

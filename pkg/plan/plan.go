@@ -109,6 +109,9 @@ type Change struct {
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
 	Apply *Apply
+	// FieldManager is that of the change, unless it is applied; empty leaves it to the API server, which takes it from
+	// the user agent.
+	FieldManager string
 	// Sign names what the executor has the controller put in right before the change is sent, such as a signature:
 	// to sign is an effect, and no plan holds a credential. A change with Sign is sent whether or not Old and New
 	// differ.
@@ -116,16 +119,17 @@ type Change struct {
 	// New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Adopt        bool
 	Unowned      bool // Old need not be controlled by the plan's owner
-	CheckVersion bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
+	CheckVersion bool // the resourceVersion of Old is a precondition, also where a patch or an apply is sent
 	Touch        bool // it is sent although nothing differs, see [Touch]
 	Events       Events
 	Why          string
 }
 
 // Touch returns the change that has the server write an object as it is, which it then does in the version in which
-// it stores the kind now. If the object has changed since it was observed, or is gone, the write is needless.
-func Touch(o Object) Change {
-	return Change{Old: o, New: o, Touch: true, CheckVersion: true, Unowned: true}
+// it stores the kind now. If the object has changed since it was observed, or is gone, the write is needless. If the
+// server refuses the object as it is, the result says so ([Result.Refused]), and the plan is carried on.
+func Touch(o Object, fieldManager string) Change {
+	return Change{Old: o, New: o, FieldManager: fieldManager, Touch: true, CheckVersion: true, Unowned: true}
 }
 
 // Apply says how server-side apply is done.
@@ -202,7 +206,9 @@ type Result struct {
 	Version     string    // likewise: its resourceVersion
 	// of a deletion or a touch: the object was gone, replaced, or changed, where that is a precondition
 	Needless bool
-	Err      error // nil: done, or needless (already gone, namespace terminating)
+	// of a touch: the server does not take the object as it is, for the reason in Err. That stops no plan.
+	Refused bool
+	Err     error // nil: done, or needless (already gone, namespace terminating)
 }
 
 // Outcome is what became of a plan's steps, in the order in which the writes ended.

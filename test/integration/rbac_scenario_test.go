@@ -74,7 +74,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 
 	requests, _ := c.Requests(t, begin)
 	b.refused(requests)
-	compareRights(t, requests)
+	compareRights(t, c, requests)
 }
 
 // work does all kinds of work at the same time. It returns the ReplicaSet that a Deployment called "taken" has.
@@ -101,6 +101,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"volumes":            (*bench).workOfVolumes,
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
 		"devices":            (*bench).workOfDeviceClaims,
+		"stored objects":     (*bench).workOfMigrations,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

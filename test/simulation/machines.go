@@ -129,6 +129,11 @@ func (m *machines) Authorize(allowed func() bool) error {
 	return nil
 }
 
+// gadgets is a custom resource whose objects scripts migrate.
+var gadgets = apiserver.Custom{
+	GroupVersionKind: schema.GroupVersionKind{Group: "migrated.example.com", Version: "v1", Kind: "Gadget"}, Resource: "gadgets",
+}
+
 // mirrors is a resource of an aggregated API server.
 var mirrors = apiserver.Custom{
 	GroupVersionKind: schema.GroupVersionKind{Group: "mirror.example.com", Version: "v1", Kind: "Mirror"}, Resource: "mirrors",

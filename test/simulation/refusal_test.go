@@ -29,11 +29,16 @@ const neighbours = "beside"
 var aloneBecause = map[string]string{
 	"pods have ended":                     "the threshold counts the pods of all namespaces",
 	"a namespace with content is deleted": "the namespace goes in which the tenant works",
+	"gadgets are migrated":                "there is one custom resource",
 }
 
 // toldByNone says why nothing tells of a refusal, by the beginning of the kind.
 var toldByNone = map[string]string{
 	"namespace-controller: deletecollection": "the objects are then deleted one by one",
+	"storage-version-migrator-controller: patch storageversionmigrations/status": "the status is where it would be told, and the account " +
+		"may record no events",
+	"storage-version-migrator-controller: patch gadgets":                   "the status tells of what fails, and not of what is put off",
+	"storage-version-migrator-controller: patch customresourcedefinitions": "likewise",
 }
 
 // refusedPlay is a scenario that is played while a kind of its writes is refused.

@@ -102,6 +102,8 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	if slices.ContainsFunc(s.Lines, func(l script.Line) bool { return l.Op() == "mirror" }) {
 		server.Define(mirrors) // only then, as what there is to watch changes the course of a script
 	}
+	server.Define(apiserver.Definitions)
+	server.Define(gadgets)
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond

@@ -87,6 +87,7 @@ func Entries() []Entry {
 		volumeExpanderEntry(),
 		classProtectionEntry(),
 		volumeBinderEntry(),
+		storageVersionMigratorEntry(),
 	}
 }
 

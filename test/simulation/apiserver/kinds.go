@@ -184,6 +184,9 @@ func (c Custom) kind() *Kind {
 	if c.Status {
 		k.status = 0
 	}
+	if k.defines() {
+		k.rules = definitionRules(k.rules)
+	}
 	k.subs = subresourcesOf(k)
 	return k
 }

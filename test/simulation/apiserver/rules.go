@@ -72,7 +72,7 @@ var clusterScoped = sets.New(
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
 	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice",
-	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass",
+	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 )

@@ -16,6 +16,7 @@ type store struct {
 	objects   map[string]Object // by namespace and name
 	history   []*Event
 	compacted uint64                                 // watches cannot begin before this version
+	outdated  map[string]bool                        // objects that are stored in another version than new ones
 	managers  map[string]*managedfields.FieldManager // by subresource
 }
 
@@ -60,6 +61,9 @@ func (s *Server) commit(st *store, before, after Object, gone bool) {
 	after.SetResourceVersion(strconv.FormatUint(s.version, 10))
 	e := &Event{Resource: st.key, Object: after, Before: before, Version: s.version, Time: time.Now(), By: s.writer}
 	key := keyOf(after.GetNamespace(), after.GetName())
+	if delete(st.outdated, key); st.defines() {
+		s.restore(before, after)
+	}
 	switch {
 	case gone:
 		e.Type = watch.Deleted

@@ -278,7 +278,7 @@ func (s *Server) replace(st *store, old, o Object, w Write) (_ Object, err error
 		s.commit(st, old, o, true)
 		return o, nil
 	}
-	if equality.Semantic.DeepEqual(old, o) {
+	if equality.Semantic.DeepEqual(old, o) && !st.outdated[keyOf(old.GetNamespace(), old.GetName())] {
 		return old, nil // what changes nothing makes no version
 	}
 	s.commit(st, old, o, false)
