@@ -74,7 +74,7 @@ var accounts = strings.Fields(`
 	attachdetach-controller bootstrap-signer certificate-controller clusterrole-aggregation-controller
 	cronjob-controller daemon-set-controller deployment-controller device-taint-eviction-controller
 	disruption-controller endpoint-controller endpointslice-controller endpointslicemirroring-controller
-	ephemeral-volume-controller expand-controller generic-garbage-collector horizontal-pod-autoscaler
+	ephemeral-volume-controller evictionrequest-controller expand-controller generic-garbage-collector horizontal-pod-autoscaler imperative-eviction-responder-controller
 	job-controller kube-apiserver-serving-clustertrustbundle-publisher legacy-service-account-token-cleaner
 	namespace-controller node-controller persistent-volume-binder pod-garbage-collector
 	podcertificaterequestcleaner podgroup-protection-controller pv-protection-controller
