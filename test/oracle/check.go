@@ -68,7 +68,7 @@ const (
 	SurgeAll
 )
 
-// accounts are the service accounts of the controllers of kube-controller-manager (REG-1..52). The oracles share no code with what
+// accounts are the service accounts of the controllers of kube-controller-manager (REG-1..54). The oracles share no code with what
 // they judge, so they are named here.
 var accounts = strings.Fields(`
 	attachdetach-controller bootstrap-signer certificate-controller clusterrole-aggregation-controller
