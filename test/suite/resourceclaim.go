@@ -377,14 +377,4 @@ var resourceClaimMutants = []Mutant{
 			at 40s  devicepod second entries=0 claim=one image=good:1 node=node-0`,
 		Oracle: SettledOracle,
 	},
-	{
-		Name: "a pod that has ended gets its reservation back",
-		Edits: []Edit{{deviceFolder + "observe_release.go", "p.DeletionTimestamp == nil && !ended(p)",
-			"p.DeletionTimestamp == nil"}},
-		Script: withoutElection + `
-			at 5s   deviceclaim one
-			at 10s  devicepod first entries=0 claim=one image=good:1
-			at 40s  devicepod second entries=0 claim=one image=done:1 node=node-0`,
-		Oracle: "S37",
-	},
 }
