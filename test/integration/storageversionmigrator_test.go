@@ -23,8 +23,8 @@ type stored struct {
 	gvr     schema.GroupVersionResource
 }
 
-// store makes the custom resource, with so many objects that are stored in v1. It skips the test on servers that have no migrations.
-func (b *bench) store(n int) *stored {
+// relics makes the custom resource, with so many objects that are stored in v1. It skips the test on servers that have no migrations.
+func (b *bench) relics(n int) *stored {
 	b.Helper()
 	s := &stored{b, must(dynamic.NewForConfig(b.RESTConfig)),
 		schema.GroupVersionResource{Group: b.ns + ".example.com", Version: "v1", Resource: "relics"}}
@@ -103,7 +103,7 @@ func (s *stored) migration(what string, is func(migrationv1.StorageVersionMigrat
 	return status
 }
 
-func over(s migrationv1.StorageVersionMigrationStatus) bool {
+func hasEnded(s migrationv1.StorageVersionMigrationStatus) bool {
 	return meta.IsStatusConditionFalse(s.Conditions, "Running") && meta.FindStatusCondition(s.Conditions, "Cursor") == nil
 }
 
@@ -135,11 +135,11 @@ func (b *bench) needsMigrations() {
 func TestStorageVersionMigration(t *testing.T) { // SVM-2 to SVM-7
 	b := share(t)
 	b.needsMigrations()
-	s := b.store(60)
+	s := b.relics(60)
 	s.define("v2")
 	before := s.versions()
 	s.migrate()
-	status := s.migration("it is over", over)
+	status := s.migration("it is over", hasEnded)
 	if !meta.IsStatusConditionTrue(status.Conditions, "Succeeded") || status.ResourceVersion == "" {
 		t.Errorf("%+v", status)
 	}
@@ -157,7 +157,7 @@ func TestStorageVersionMigration(t *testing.T) { // SVM-2 to SVM-7
 func TestMEND34SVM22RefusedObjectOnAServer(t *testing.T) {
 	b := share(t)
 	b.needsMigrations()
-	s := b.store(30)
+	s := b.relics(30)
 	s.Apply(t, s.ns, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -185,7 +185,7 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 	s.define("v2")
 	before := s.versions()
 	s.migrate()
-	status := s.migration("it is over", over)
+	status := s.migration("it is over", hasEnded)
 	failed := meta.FindStatusCondition(status.Conditions, "Failed")
 	if failed == nil || failed.Status != metav1.ConditionTrue || !strings.Contains(failed.Message, s.ns+"/relic-003: ") {
 		t.Errorf("%+v", status)
@@ -206,7 +206,7 @@ func TestMigrationGoesOnAfterAKill(t *testing.T) {
 	b := alone(t)
 	b.needsMigrations()
 	const n = 400
-	s := b.store(n)
+	s := b.relics(n)
 	s.define("v2")
 	begin := b.AuditEnd(t)
 	slow := []string{"--controllers=storage-version-migrator-controller", "--kube-api-qps=1", "--kube-api-burst=1"} // 20 in a second
@@ -218,7 +218,7 @@ func TestMigrationGoesOnAfterAKill(t *testing.T) {
 	})
 	first.Kill(t)
 	next := b.Manager(t, "--controllers=storage-version-migrator-controller")
-	status := s.migration("it is over", over)
+	status := s.migration("it is over", hasEnded)
 	if !meta.IsStatusConditionTrue(status.Conditions, "Succeeded") {
 		t.Errorf("%+v", status)
 	}
@@ -263,8 +263,8 @@ func (b *bench) workOfMigrations() {
 	if b.Before(b.T, 37) {
 		return
 	}
-	s := b.store(3)
+	s := b.relics(3)
 	s.define("v2")
 	s.migrate()
-	s.migration("it is over", over)
+	s.migration("it is over", hasEnded)
 }

@@ -107,8 +107,9 @@ func BenchmarkPage(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			k := newCaches(b, serves(secretMapping), newMigration("m", "secrets", isRunning("8")))
 			v := &vault{Server: clienttest.NewServer(), secrets: n}
+			r := request{Key: plan.Key{Name: "m"}, Reader: v, Memory: &memory{UID: "uid-m", Limit: largestPage}}
 			for b.Loop() {
-				o, err := k.observe(b.Context(), request{Key: plan.Key{Name: "m"}, Reader: v, Memory: &memory{Limit: largestPage}})
+				o, err := k.observe(b.Context(), r)
 				p := planMigration(epoch, o.Snapshot)
 				if r := reportStatus(epoch, o.Snapshot, outcomeOf(p)); err != nil || p.Empty() || r.Empty() {
 					b.Fatal(err, p.Why)

@@ -5,7 +5,6 @@ import (
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -69,7 +68,6 @@ func (o *Options) build(c manager.Context, access reconcile.Access, resources fi
 		Report:    reconcile.ReportOnly[snapshot, struct{}](reportStatus),
 		Remember:  remember,
 		Owner:     owner,
-		Subject:   func(s snapshot) types.UID { return uidOf(s.Migration) },
 	}), nil
 }
 
@@ -79,11 +77,4 @@ func owner(s snapshot) plan.Object {
 		return nil
 	}
 	return s.Migration
-}
-
-func uidOf(m *migrationv1.StorageVersionMigration) types.UID {
-	if m == nil {
-		return ""
-	}
-	return m.UID
 }

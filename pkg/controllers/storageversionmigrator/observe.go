@@ -56,14 +56,18 @@ func (k *caches) enqueued(before, after plan.Object) []plan.Key {
 // observe finds a migration, whose turn it is, and of one that begins, runs or ends what that takes.
 func (k *caches) observe(ctx context.Context, r request) (o observation, err error) {
 	if r.Key.Namespace == definitions {
-		return observeDefinition(ctx, r)
+		return observeDefinition(ctx, r, r.Key.Name)
 	}
 	m := k.migrations.Get("", r.Key.Name)
-	if m == nil {
-		return o, nil
+	if m == nil { // it may have been deleted while it was about to begin
+		if r.Memory != nil && r.Memory.Definition != "" {
+			o, err = observeDefinition(ctx, r, r.Memory.Definition)
+			o.Memory = r.Memory
+		}
+		return o, err
 	}
-	seen := memory{Limit: smallestPage}
-	if r.Memory != nil {
+	seen := memory{UID: m.UID, Definition: definitionOf(m), Limit: smallestPage}
+	if r.Memory != nil && r.Memory.UID == m.UID {
 		seen = *r.Memory
 	}
 	o.Exists, o.Memory = true, &seen

@@ -24,8 +24,8 @@ func definitionMapping() client.Mapping {
 
 // observeDefinition looks whether a CustomResourceDefinition says that it is being migrated, and no migration sees to
 // that. The migrations are listed live: a cache may lack one that the leader before has begun.
-func observeDefinition(ctx context.Context, r request) (o observation, err error) {
-	d, err := readDefinition(ctx, r, r.Key.Name)
+func observeDefinition(ctx context.Context, r request, name string) (o observation, err error) {
+	d, err := readDefinition(ctx, r, name)
 	if err != nil || d == nil || !d.runs() {
 		return o, err
 	}
@@ -35,7 +35,7 @@ func observeDefinition(ctx context.Context, r request) (o observation, err error
 		return o, err
 	}
 	for i := range all.Items {
-		if m := &all.Items[i]; resourceName(m) == r.Key.Name && blocks(m) {
+		if m := &all.Items[i]; resourceName(m) == name && blocks(m) {
 			return o, nil
 		}
 	}

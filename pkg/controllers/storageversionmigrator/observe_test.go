@@ -84,6 +84,9 @@ func TestWhatAPageHas(t *testing.T) {
 	later := newMigration("m", "secrets", isRunning("1000"), at(fmt.Sprintf(`{"continue":%q,"verified":25}`, s.Page.Next)))
 	k = newCaches(t, func(context.Context, ...string) ([]client.Mapping, error) { return nil, errors.New("asked again") }, later)
 	seen := *o.Memory
+	if seen.UID != "uid-m" || seen.Definition != "" || seen.Limit != smallestPage {
+		t.Errorf("%+v", seen)
+	}
 	seen.Limit = 50
 	seen.Done = map[types.UID]string{}
 	all := &metav1.PartialObjectMetadataList{}
@@ -245,9 +248,13 @@ func TestSVM22Leftovers(t *testing.T) {
 		{"the definition says nothing", []plan.Object{quiet}, false},
 		{"there is no definition", nil, false},
 	} {
-		o := look(t, newCaches(t, nil), newReader(t, c.objects...), definitionKey("gadgets.example.com"), nil)
-		if o.Exists != c.want || (o.Snapshot.Left != nil) != c.want {
-			t.Errorf("%s: %+v", c.name, o)
+		for key, m := range map[plan.Key]*memory{ // of the definition, or of a migration that was about to begin
+			definitionKey("gadgets.example.com"): nil, {Name: "gone"}: {UID: "gone", Definition: "gadgets.example.com"},
+		} {
+			o := look(t, newCaches(t, nil), newReader(t, c.objects...), key, m)
+			if o.Exists != c.want || (o.Snapshot.Left != nil) != c.want || o.Memory != m {
+				t.Errorf("%s, %s: %+v", c.name, key, o)
+			}
 		}
 	}
 	var keys []plan.Key

@@ -94,7 +94,7 @@ func (o object) String() string {
 func planMigration(now time.Time, s snapshot) plan.Plan {
 	if s.Left != nil {
 		return plan.Plan{Why: "no migration is running, though the CustomResourceDefinition says so",
-			Steps: s.Left.ended(now, "The migration was deleted", false)}
+			Steps: s.Left.ended(now, "The migration was deleted", false), Requeue: time.Second}
 	}
 	switch s.Stage {
 	case waits:
@@ -251,6 +251,8 @@ const (
 
 // memory is what is remembered of a migration from one page to the next.
 type memory struct {
+	UID        types.UID // of the migration
+	Definition string    // that may say that it is running
 	Resource   resource
 	Plural     string // how the resource is called in paths
 	Namespaced bool
@@ -265,6 +267,9 @@ type memory struct {
 // remember keeps which objects of a page are done as long as the status does not say that all are, and how many
 // objects the next page has.
 func remember(_ time.Time, s snapshot, _ struct{}, seen *memory, did, reported plan.Outcome) (*memory, bool) {
+	if s.Left != nil && did.Err == nil {
+		return nil, true
+	}
 	if s.Stage != runs || seen == nil {
 		return seen, true
 	}

@@ -172,6 +172,10 @@ func TestRemember(t *testing.T) {
 	if m, _ = remember(epoch, s, struct{}{}, m, plan.Outcome{}, plan.Outcome{}); len(m.Done) != 0 {
 		t.Errorf("the status says so: %+v", m)
 	}
+	left := snapshot{Left: newDefinition()}
+	if m, ok := remember(epoch, left, struct{}{}, &memory{Definition: "x"}, plan.Outcome{}, plan.Outcome{}); m != nil || !ok {
+		t.Errorf("the definition says that it is over: %+v", m)
+	}
 	s.Stage = ends
 	if again, ok := remember(epoch, s, struct{}{}, m, plan.Outcome{}, plan.Outcome{}); again != m || !ok {
 		t.Errorf("no page: %+v", again)
