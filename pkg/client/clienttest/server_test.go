@@ -167,7 +167,7 @@ func TestPatches(t *testing.T) {
 
 func TestApplyCreatesWhatIsMissing(t *testing.T) {
 	s := NewServer()
-	data, err := pods.Applied(pod("a", "web"))
+	data, err := pods.Applied(pod("a", "web"), client.WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

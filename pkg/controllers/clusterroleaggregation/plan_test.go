@@ -175,7 +175,7 @@ func TestApply(t *testing.T) {
 			*change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
-		data, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New)
+		data, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New, client.WriteOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
