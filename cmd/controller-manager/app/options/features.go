@@ -24,7 +24,7 @@ const oldestEmulated = "1.34"
 var obeyed = []string{
 	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource",
 	"DeploymentReplicaSetTerminatingReplicas",
-	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
+	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
 	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
