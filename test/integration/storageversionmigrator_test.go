@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,11 +33,21 @@ func (b *bench) relics(n int) *stored {
 	s.define("v1")
 	name := s.gvr.GroupResource().String()
 	b.Kubectl(b.T, "wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
-	b.Cleanup(func() { b.Kubectl(b.T, "delete", "crd", name, "--wait=false") })
+	s.deleteAtTheEnd(crds, name)
 	for i := range n {
 		s.make(fmt.Sprintf("relic-%03d", i))
 	}
 	return s
+}
+
+// deleteAtTheEnd deletes an object that belongs to no namespace when the test has ended, if it is there then.
+func (s *stored) deleteAtTheEnd(resource schema.GroupVersionResource, name string) {
+	s.Cleanup(func() {
+		err := s.dynamic.Resource(resource).Delete(context.Background(), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.Error(err)
+		}
+	})
 }
 
 func (s *stored) define(version string) {
@@ -83,7 +95,7 @@ func (s *stored) migrate() {
 	if _, err := s.Client.StoragemigrationV1().StorageVersionMigrations().Create(s.Context(), m, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { s.Kubectl(s.T, "delete", "storageversionmigrations", s.ns, "--ignore-not-found") })
+	s.deleteAtTheEnd(migrationv1.SchemeGroupVersion.WithResource("storageversionmigrations"), s.ns)
 }
 
 // migration waits until the migration is as the function says.
@@ -172,9 +184,9 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
 spec: {policyName: %[1]s, validationActions: [Deny]}
 `, s.ns, s.gvr.Group))
-	t.Cleanup(func() {
-		b.Kubectl(t, "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", s.ns)
-	})
+	for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+		s.deleteAtTheEnd(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}, s.ns)
+	}
 	s.wait("the policy is at work", func() error {
 		out, err := b.TryKubectl(t, "-n", s.ns, "label", "--dry-run=server", "--overwrite", "relics."+s.gvr.Group, "relic-003", "a=b")
 		if err == nil {
