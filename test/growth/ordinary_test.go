@@ -3,16 +3,20 @@
 package growth
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	migrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -153,6 +157,11 @@ func storage(name string) []apiserver.Object {
 				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
 		&storagev1.VolumeAttributesClass{ObjectMeta: global(name), DriverName: "disk.example.com"},
 		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice()},
+		&networkingv1.ServiceCIDR{ObjectMeta: global(name), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}},
+		&networkingv1.IPAddress{ObjectMeta: global("10.9.0." + strconv.Itoa(len(name))), Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: namespace, Name: name}}},
+		&migrationv1.StorageVersionMigration{ObjectMeta: global(name), Spec: migrationv1.StorageVersionMigrationSpec{
+			Resource: metav1.GroupResource{Group: "example.com", Resource: "relics"}}},
 		&resourcev1.ResourceClaimTemplate{ObjectMeta: about(name), Spec: resourcev1.ResourceClaimTemplateSpec{Spec: oneDevice()}},
 	}
 }
