@@ -208,14 +208,14 @@ func TestGarbageCollector(t *testing.T) {
 	t.Run("GC-61 custom resources are owners and dependents", func(t *testing.T) {
 		f := newFamily(t, c)
 		f.Apply(t, f.ns, "apiVersion: shop.example.com/v1\nkind: Gadget\nmetadata: {name: owner}")
-		uid := strings.TrimSpace(c.Kubectl(t, "-n", f.ns, "get", "gadget", "owner", "-o=jsonpath={.metadata.uid}"))
+		uid := strings.TrimSpace(c.Kubectl(t, "-n", f.ns, "get", "gadgets.shop.example.com", "owner", "-o=jsonpath={.metadata.uid}"))
 		owners := fmt.Sprintf("ownerReferences: [{apiVersion: shop.example.com/v1, kind: Gadget, name: owner, uid: %s}]", uid)
 		f.Apply(t, f.ns, "apiVersion: shop.example.com/v1\nkind: Gadget\nmetadata: {name: dependent, "+owners+"}")
 		f.Apply(t, f.ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: dependent, "+owners+"}")
-		c.Kubectl(t, "-n", f.ns, "delete", "gadget", "owner", "--cascade=orphan", "--wait=false")
+		c.Kubectl(t, "-n", f.ns, "delete", "gadgets.shop.example.com", "owner", "--cascade=orphan", "--wait=false")
 		cluster.Eventually(t, patience, "the dependents are orphaned", func() error {
-			left := c.Kubectl(t, "-n", f.ns, "get", "gadget,configmap", "-o=jsonpath={.items[*].metadata.ownerReferences}")
-			if strings.TrimSpace(left) != "" || strings.Contains(c.Kubectl(t, "-n", f.ns, "get", "gadget", "-o=name"), "owner") {
+			left := c.Kubectl(t, "-n", f.ns, "get", "gadgets.shop.example.com,configmaps", "-o=jsonpath={.items[*].metadata.ownerReferences}")
+			if strings.TrimSpace(left) != "" || strings.Contains(c.Kubectl(t, "-n", f.ns, "get", "gadgets.shop.example.com", "-o=name"), "owner") {
 				return fmt.Errorf("owners: %s", left)
 			}
 			return nil

@@ -148,7 +148,7 @@ func TestNamespaces(t *testing.T) {
 			"Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances")
 		n.release("configmaps", "held")
 		n.waitSays(corev1.NamespaceContentRemaining, "Some resources are remaining: gadgets.shop.example.com has 1 resource instances")
-		n.release("gadgets", "one")
+		n.release("gadgets.shop.example.com", "one")
 		n.waitGone()
 	})
 	t.Run("NS-18, NS-47 while a pod exists, nothing else is touched", func(t *testing.T) {

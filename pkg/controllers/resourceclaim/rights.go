@@ -10,15 +10,19 @@ func Rights() rbac.Rights {
 		Caches: []rbac.Resource{
 			{Name: "pods"}, {Group: group, Name: "resourceclaims"}, {Group: group, Name: "resourceclaimtemplates"},
 		},
-		Own: append(rbac.Events(),
-			rbac.Rule{Resource: "pods", Verbs: []string{"get"}, For: "a live look at who has reserved a claim"},
-			rbac.Rule{Resource: "pods/status", Verbs: []string{"patch"}, For: "the names of a pod's claims"},
-			rbac.Rule{Group: group, Resource: "resourceclaims", Verbs: []string{"create", "delete", "get", "patch"},
+		Own: []rbac.Rule{
+			{Resource: "events", Verbs: []string{"create"}, For: "claims that cannot be made"},
+			{Resource: "events", Verbs: []string{"patch"}, For: "such an event that is repeated", Implied: true},
+			{Resource: "pods", Verbs: []string{"get"}, For: "a live look at who has reserved a claim"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, For: "the names of a pod's claims"},
+			{Group: group, Resource: "resourceclaims", Verbs: []string{"create", "delete", "patch"},
 				For: "claims of templates, and their finalizer"},
-			rbac.Rule{Group: group, Resource: "resourceclaims/status", Verbs: []string{"patch"},
+			{Group: group, Resource: "resourceclaims", Verbs: []string{"get"},
+				For: "a live look at a claim that a pod records and the cache lacks", Implied: true},
+			{Group: group, Resource: "resourceclaims/status", Verbs: []string{"patch"},
 				For: "reservations and allocations"},
-			rbac.Rule{Group: group, Resource: "resourceclaims/binding", Verbs: []string{"patch", "update"},
+			{Group: group, Resource: "resourceclaims/binding", Verbs: []string{"patch", "update"},
 				For: "reservations and allocations, of which servers since 1.36 ask for this, too", Implied: true},
-		),
+		},
 	}
 }
