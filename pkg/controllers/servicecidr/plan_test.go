@@ -167,7 +167,7 @@ func TestReport(t *testing.T) {
 			event := plan.Event{}
 			if c.seen.CIDR.DeletionTimestamp == nil {
 				event = plan.Event{Type: "Warning", Reason: "KubernetesServiceCIDRError",
-					Message: "The ServiceCIDR Status can not be set to Ready=True"}
+					Message: "The ServiceCIDR Status can not be set to Ready=True: {error}"}
 			}
 			if step.Events.Failed != event {
 				t.Errorf("%+v", step.Events)

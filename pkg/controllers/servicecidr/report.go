@@ -25,7 +25,7 @@ func reportReady(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	case stays(s.CIDR):
 		wanted.Status, wanted.Message = metav1.ConditionTrue, "Kubernetes Service CIDR is ready"
 		failed = plan.Event{Type: corev1.EventTypeWarning, Reason: "KubernetesServiceCIDRError",
-			Message: "The ServiceCIDR Status can not be set to Ready=True"}
+			Message: "The ServiceCIDR Status can not be set to Ready=True: {error}"}
 	case leaving(s.CIDR) && s.inUse() > 0:
 		wanted.Status, wanted.Reason = metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating
 		wanted.Message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a " +

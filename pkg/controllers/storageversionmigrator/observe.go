@@ -93,7 +93,16 @@ func (k *caches) observeStart(ctx context.Context, r request, s *snapshot, seen 
 	if err := k.find(ctx, s, seen); err != nil || !s.Resource.Rewrites {
 		return err
 	}
+	generation := int64(0)
+	if s.CRD != nil {
+		generation = s.CRD.Generation
+	}
+	if seen.Version != "" && seen.Generation == generation { // the status that says so was undone, or refused
+		s.Version = seen.Version
+		return nil
+	}
 	s.Version, s.Unlisted, err = versionOf(ctx, r, *seen)
+	seen.Version, seen.Generation = s.Version, generation
 	return err
 }
 

@@ -259,6 +259,11 @@ type memory struct {
 	BuiltIn    bool // client-go knows the kind
 
 	Limit int64 // how many objects the next page has
+	// Version is that of the resource when the migration was first about to begin with this Generation of the
+	// CustomResourceDefinition. So a status that somebody undoes is written anew as it was.
+	Version    string
+	Generation int64
+
 	// Done are objects of pages that have failed in part, each with why the server has refused it; empty if it has
 	// not. They are not tried again.
 	Done map[types.UID]string
