@@ -148,8 +148,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// withFaults are the scenarios that TestFaults plays. Migrations are of the whole cluster, and one at a time of a resource: the manager
-// of another run may carry them out. The simulation plays them under faults.
+// withFaults are the scenarios that TestFaults plays. Gadgets are a resource of the whole cluster, and runs would change at the same time
+// in which version they are stored. The simulation plays migrations under faults.
 func withFaults() []scenario {
 	return slices.DeleteFunc(slices.Clone(scenarios()), func(s scenario) bool { return s.Name == "gadgets are migrated" })
 }

@@ -1,9 +1,12 @@
 package chaos
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -29,5 +32,32 @@ func TestResourcesWithoutNamespacesAreKnown(t *testing.T) {
 	}
 	if found < 25 {
 		t.Errorf("only %d such resources found", found)
+	}
+}
+
+// sharedByRuns are the resources without namespaces that all managers of a control plane see and write, with the reason why none spoils the run
+// of another one.
+var sharedByRuns = map[string]string{"subjectaccessreviews": "they are questions, and nobody sees those of others"}
+
+// Runs on one control plane do not carry out the work of one another: a manager that waits for its write to be killed at it would wait in
+// vain.
+func TestManagersSeeWhatTheyWrite(t *testing.T) {
+	t.Parallel()
+	looked := 0
+	for account, rights := range manager.Rights(controllers.Registry()) {
+		for _, rule := range rights.Own {
+			resource, _, _ := strings.Cut(rule.Resource, "/")
+			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(strings.Fields("get list watch"), verb) })
+			if !writes || !proxy.IsClusterScoped(resource) {
+				continue
+			}
+			looked++
+			if reason, is := sharedByRuns[resource]; is == proxy.ShowsOnlyItsOwn(resource) || is && reason == "" {
+				t.Errorf("%s may write %s, and runs see those of one another: sharedByRuns says %q", account, resource, reason)
+			}
+		}
+	}
+	if looked < 10 {
+		t.Errorf("only %d rights to write what has no namespace", looked)
 	}
 }

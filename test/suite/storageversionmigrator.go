@@ -113,13 +113,18 @@ func defineGadgets(u *User, l script.Line) error {
 func (u *User) define(storage string) error {
 	versions := fmt.Sprintf(`"versions":[{"name":"v1","served":true,"storage":%t,%[3]s},{"name":"v2","served":true,"storage":%[2]t,%[3]s}]`,
 		storage != "v2", storage == "v2", `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`)
+	labels := "{}"
+	if !u.Alone {
+		labels = fmt.Sprintf(`{"of-namespace":%q}`, u.Namespace)
+	}
 	err := u.raw(http.MethodPost, definitionPath, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
-		"metadata":{"name":%q},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"gadgets","singular":"gadget","kind":"Gadget"},%s}}`,
-		gadgets, gadgetGroup, versions)).Do(ctx()).Error()
+		"metadata":{"name":%q,"labels":%s},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"gadgets","singular":"gadget",
+		"kind":"Gadget"},%s}}`, gadgets, labels, gadgetGroup, versions)).Do(ctx()).Error()
 	if err == nil || ignoreExists(err) != nil {
 		return err
 	}
-	return u.raw(http.MethodPatch, definitionPath+"/"+gadgets, `{"spec":{`+versions+`}}`).Do(ctx()).Error()
+	return u.raw(http.MethodPatch, definitionPath+"/"+gadgets,
+		`{"metadata":{"labels":`+labels+`},"spec":{`+versions+`}}`).Do(ctx()).Error()
 }
 
 // makeGadgets creates gadgets that are not there.

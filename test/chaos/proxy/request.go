@@ -27,9 +27,21 @@ var clusterScoped = strings.Fields(`
 	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
 `)
 
+// marked are those of which a manager is shown what has the label OfNamespace: what it does to others is of no run, or of another one.
+// A VolumeAttachment has the label from when the external-attacher has put it on.
+var marked = strings.Fields(`
+	certificatesigningrequests clusterroles customresourcedefinitions persistentvolumes servicecidrs storageclasses storageversionmigrations
+	volumeattachments volumeattributesclasses
+`)
+
 // IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one
 // namespace, which a server does not have of these.
 func IsClusterScoped(resource string) bool { return slices.Contains(clusterScoped, resource) }
+
+// ShowsOnlyItsOwn reports whether a manager is shown of a resource without namespaces only what was made for its run.
+func ShowsOnlyItsOwn(resource string) bool {
+	return resource == "namespaces" || resource == "nodes" || slices.Contains(marked, resource)
+}
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in
 // r's URL too. Of Namespaces themselves it is the only one, and of other objects of the whole cluster those that are made for it are.
@@ -44,16 +56,15 @@ func parseRequest(r *http.Request, only string) Request {
 		scope := strings.TrimSuffix(strings.TrimRight(r.URL.Path, "/"), request.Resource)
 		r.URL.Path, r.URL.RawPath = scope+"namespaces/"+only+"/"+request.Resource, ""
 	}
-	selector := map[string][2]string{
-		"namespaces":                 {"fieldSelector", "metadata.name=" + only},
-		"certificatesigningrequests": {"labelSelector", OfNamespace + "=" + only},
-		"persistentvolumes":          {"labelSelector", OfNamespace + "=" + only},
-		"volumeattributesclasses":    {"labelSelector", OfNamespace + "=" + only},
-		"volumeattachments":          {"labelSelector", OfNamespace + "=" + only}, // from when the external-attacher has labelled them
-		"storageclasses":             {"labelSelector", OfNamespace + "=" + only},
-		"clusterroles":               {"labelSelector", OfNamespace + "=" + only},
-		"nodes":                      {"labelSelector", fmt.Sprintf("%s in (%s,%s)", Runs, ForAll, only)},
-	}[request.Resource]
+	var selector [2]string
+	switch {
+	case request.Resource == "namespaces":
+		selector = [2]string{"fieldSelector", "metadata.name=" + only}
+	case request.Resource == "nodes":
+		selector = [2]string{"labelSelector", fmt.Sprintf("%s in (%s,%s)", Runs, ForAll, only)}
+	case slices.Contains(marked, request.Resource):
+		selector = [2]string{"labelSelector", OfNamespace + "=" + only}
+	}
 	if only != "" && all && selector[0] != "" {
 		query := r.URL.Query()
 		query.Set(selector[0], selector[1])

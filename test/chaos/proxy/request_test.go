@@ -21,6 +21,8 @@ func TestRequestsAreParsed(t *testing.T) {
 		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "list certificatesigningrequests ", ""},
 		{"GET", "/api/v1/persistentvolumes", "list persistentvolumes ", ""},
 		{"GET", "/apis/storage.k8s.io/v1/storageclasses?watch=true", "watch storageclasses ", ""},
+		{"GET", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", "list storageversionmigrations ", ""},
+		{"GET", "/apis/networking.k8s.io/v1/servicecidrs?watch=true", "watch servicecidrs ", ""},
 		{"GET", "/api/v1/namespaces/shop/pods/web", "get pods shop/web", ""},
 		{"GET", "/api/v1/namespaces/shop/pods", "list pods shop/", ""},
 		{"PUT", "/apis/apps/v1/namespaces/shop/deployments/web/status", "update deployments/status shop/web", ""},
@@ -34,13 +36,8 @@ func TestRequestsAreParsed(t *testing.T) {
 		if selector := r.URL.Query().Get("fieldSelector"); (selector == "metadata.name=only") != strings.Contains(got, " namespaces ") {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
-		marked := slices.ContainsFunc(
-			strings.Fields(
-				"certificatesigningrequests clusterroles persistentvolumes storageclasses volumeattachments volumeattributesclasses"),
-			func(resource string) bool {
-				return strings.Contains(got, " "+resource+" ")
-			})
-		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != marked {
+		isMarked := slices.ContainsFunc(marked, func(resource string) bool { return strings.Contains(got, " "+resource+" ") })
+		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != isMarked {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
 		if selector := r.URL.Query().Get("labelSelector"); (selector == "runs in (all,only)") != strings.Contains(got, " nodes ") {
