@@ -35,9 +35,11 @@ func TestResourcesWithoutNamespacesAreKnown(t *testing.T) {
 	}
 }
 
-// sharedByRuns are the resources without namespaces that all managers of a control plane see and write, with the reason why none spoils the run
-// of another one.
-var sharedByRuns = map[string]string{"subjectaccessreviews": "they are questions, and nobody sees those of others"}
+// sharedByRuns are the resources without namespaces that all managers of a control plane see and write, and why none spoils the run of
+// another.
+var sharedByRuns = map[string]string{
+	"subjectaccessreviews": "they are questions, and nobody sees those of others",
+}
 
 // Runs on one control plane do not carry out the work of one another: a manager that waits for its write to be killed at it would wait in
 // vain.
@@ -47,7 +49,8 @@ func TestManagersSeeWhatTheyWrite(t *testing.T) {
 	for account, rights := range manager.Rights(controllers.Registry()) {
 		for _, rule := range rights.Own {
 			resource, _, _ := strings.Cut(rule.Resource, "/")
-			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(strings.Fields("get list watch"), verb) })
+			reads := strings.Fields("get list watch")
+			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(reads, verb) })
 			if !writes || !proxy.IsClusterScoped(resource) {
 				continue
 			}
