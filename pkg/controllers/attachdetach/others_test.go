@@ -22,9 +22,9 @@ func TestVolumeInAPodOfAnother(t *testing.T) {
 				p.Spec.Volumes = []corev1.Volume{{Name: "x",
 					VolumeSource: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1",
 						FSType: "evil"}}}}
-				b.put(p)
-				b.pod("a", 0, "n0")
+				b.pod("a", 0, "n0") // before p, which alone on n0 has a VolumeAttachment of its own volume
 				b.pod("b", 0, "n1")
+				b.put(p)
 				time.Sleep(10 * time.Second)
 				var list storagev1.VolumeAttachmentList
 				if err := b.List(b.Context(), attachmentKind, "", metav1.ListOptions{}, &list); err != nil {
