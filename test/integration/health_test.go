@@ -465,7 +465,7 @@ func TestAStandbyIsReady(t *testing.T) {
 	}
 	_, body := leader.get("/healthz?verbose")
 	names := []string{"leaderElection"}
-	for _, entry := range controllers.Registry() {
+	for _, entry := range servedControllers(t, c) {
 		if entry.Name != "node-ipam-controller" { // IPAM-1: off without --allocate-node-cidrs
 			names = append(names, entry.Name)
 		}

@@ -40,7 +40,7 @@ func TestKubeadm(t *testing.T) {
 	m := c.ManagerExactly(t, append(filesOf(c, c.ManagerKubeconfig, args), "--secure-port="+port)...)
 	s := &server{T: t, Cluster: c, manager: m, address: net.JoinHostPort("127.0.0.1", port)}
 
-	names := enabled(args)
+	names := enabled(servedControllers(t, c), args)
 	b.wait("CLI-78: all controllers run, and /healthz says so to anybody", func() error { return s.allPass("/healthz", names...) })
 	b.untaintNodes()
 	b.create(deployment("web", 2))
@@ -60,11 +60,11 @@ func TestKubeadm(t *testing.T) {
 	}
 }
 
-// enabled are the controllers of this build that the arguments turn on. "*" stands for those that are on by default.
-func enabled(args []string) (names []string) {
+// enabled are those of the controllers that the arguments turn on. "*" stands for those that are on by default.
+func enabled(all []manager.Controller, args []string) (names []string) {
 	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") })
 	items := strings.Split(strings.TrimPrefix(args[i], "--controllers="), ",")
-	for _, entry := range controllers.Registry() {
+	for _, entry := range all {
 		if entry.Name == "node-ipam-controller" && !slices.Contains(args, "--allocate-node-cidrs=true") { // IPAM-1
 			continue
 		}

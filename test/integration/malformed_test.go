@@ -78,7 +78,8 @@ const nodePatches = "node-controller patch nodes/ "
 func (b *bench) storeMalformed() map[string]bool {
 	b.Helper()
 	names := map[string]bool{}
-	for _, e := range suite.Entries() {
+	entries := servedEntries(b.T, b.Cluster)
+	for _, e := range entries {
 		for key, object := range e.Malformed {
 			b.store(key, object)
 			names[path.Base(key)] = true
@@ -90,7 +91,7 @@ func (b *bench) storeMalformed() map[string]bool {
 	}
 	b.wait("the server shows them", func() error {
 		var errs []error
-		for _, e := range suite.Entries() {
+		for _, e := range entries {
 			for key, object := range e.Malformed {
 				_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key),
 					metav1.GetOptions{})
@@ -107,7 +108,7 @@ func (b *bench) storeMalformed() map[string]bool {
 func (b *bench) prepareScenarios() map[string]func(*testing.T) {
 	b.Helper()
 	all := map[string]func(*testing.T){}
-	for _, e := range suite.Entries() {
+	for _, e := range servedEntries(b.T, b.Cluster) {
 		if len(e.Scenarios) == 0 || e.Controller == podGC {
 			continue
 		}

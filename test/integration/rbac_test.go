@@ -49,7 +49,7 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		}
 		return role.Rules
 	}
-	declared := manager.Rights(controllers.Registry())
+	declared := manager.Rights(servedControllers(t, c))
 	if c.Before(t, 36) { // V37-117: the manager does without
 		protection := declared["pvc-protection-controller"]
 		protection.Own = slices.DeleteFunc(slices.Clone(protection.Own),
@@ -59,7 +59,6 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		claims.Own = slices.DeleteFunc(slices.Clone(claims.Own),
 			func(r rbac.Rule) bool { return r.Resource == "resourceclaims/binding" })
 		declared["resource-claim-controller"] = claims
-		delete(declared, "storage-version-migrator-controller") // which has no role there
 	}
 	if c.Before(t, 37) { // V37-116: the identity that watches Leases lists them
 		nodes := declared["node-controller"]
@@ -142,10 +141,10 @@ func compareRights(t *testing.T, c *cluster.Cluster, requests []cluster.Request)
 			}
 		}
 	}
-	declared := manager.Rights(controllers.Registry())
+	declared := manager.Rights(servedControllers(t, c))
 	for account, rights := range declared {
-		if account == rbac.Root || account == "storage-version-migrator-controller" && c.Before(t, 37) {
-			continue // below, or the server has nothing for it to do
+		if account == rbac.Root {
+			continue // below
 		}
 		expect(account, rights.Own)
 		for _, rules := range rights.In {

@@ -136,9 +136,14 @@ func (s *stored) definition() (versions []string, migrating string) {
 	return versions, migrating
 }
 
+func (b *bench) servesMigrations() bool {
+	b.Helper()
+	return serves(b.T, b.Cluster, migrationv1.SchemeGroupVersion.WithResource("storageversionmigrations"))
+}
+
 func (b *bench) needsMigrations() {
 	b.Helper()
-	if b.Before(b.T, 37) {
+	if !b.servesMigrations() {
 		b.Skip("the server does not serve migrations of v1")
 	}
 }
@@ -272,7 +277,7 @@ func TestMigrationGoesOnAfterAKill(t *testing.T) {
 // workOfMigrations has a page listed, objects written, and a definition read and written.
 func (b *bench) workOfMigrations() {
 	b.Helper()
-	if b.Before(b.T, 37) {
+	if !b.servesMigrations() {
 		return
 	}
 	s := b.relics(3)
