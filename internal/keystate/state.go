@@ -42,13 +42,15 @@ type State[M, C any] struct {
 	subject    types.UID // of the object that the memory is about; empty if it is about more than one
 	owner      types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	unverified bool
-	stale      int       // attempts in a row that found the barrier closed
-	failures   int       // in a row
-	failing    time.Time // when the first of them was
-	failed     time.Time // when the last of them was
-	failure    error     // of the last reconcile
-	cooldown   time.Time // the key is not reconciled before
-	report     debounced // a report that waits for a newer one
+	stale      int           // attempts in a row that found the barrier closed
+	failures   int           // in a row
+	failing    time.Time     // when the first of them was
+	failed     time.Time     // when the last of them was
+	failure    error         // of the last reconcile
+	cooldown   time.Time     // the key is not reconciled before, unless its own object has a new generation
+	generation bool          // the key's own object has got a new one since the last reconcile began
+	cut        time.Duration // what was cut off cooldowns since one was last kept
+	report     debounced     // a report that waits for a newer one
 	group      *queue.Group
 	changes    records[C] // of watches that record them, since the memory was last committed
 }
@@ -158,7 +160,7 @@ func (k *States[K, M, C]) Admit(key K, caches freshness.Caches, now time.Time) (
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.get(key)
-	if wait := s.cooldown.Sub(now); wait > 0 {
+	if wait := s.coolsDown(now); wait > 0 {
 		return s, Admission{Wait: wait}
 	}
 	state := s.Barrier.Check(caches)
@@ -176,6 +178,32 @@ func (k *States[K, M, C]) Admit(key K, caches freshness.Caches, now time.Time) (
 	}
 	return s,
 		Admission{Wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), Stale: true, Missing: state.Missing}
+}
+
+// NewGeneration notes that the key's own object has a new generation: what somebody has asked for a moment after a
+// reconcile does not wait for the end of the cooldown.
+func (k *States[K, M, C]) NewGeneration(key K) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.all[key]; s != nil {
+		s.generation = true
+	}
+}
+
+// coolsDown returns how long the key still cools down. A new generation of its object cuts that short, but in a row no
+// more than the longest cooldown in all: who changes an object without end gains no more than that.
+func (s *State[M, C]) coolsDown(now time.Time) time.Duration {
+	wait := s.cooldown.Sub(now)
+	switch {
+	case wait > 0 && (!s.generation || s.cut+wait > longestCooldown):
+		return wait
+	case wait > 0:
+		s.cut += wait
+	case !s.cooldown.IsZero():
+		s.cut = 0
+	}
+	s.generation = false
+	return 0
 }
 
 // IsUnverified reports whether the caches have to be compared with the server before the next write.

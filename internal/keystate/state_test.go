@@ -235,6 +235,46 @@ func TestCooldown(t *testing.T) {
 	}
 }
 
+// What somebody asks for of a key that cools down is not put off. Who asks for something new all the time shortens one cooldown by that,
+// until one is kept.
+func TestNewGenerationCutsACooldownShort(t *testing.T) {
+	b, key, now := newBench(), plan.Key{Name: "a"}, late()
+	b.NewGeneration(key) // nothing is known of it, and nothing kept
+	if b.Len() != 0 {
+		t.Fatalf("%d keys", b.Len())
+	}
+	b.Record(key, change{}) // so that there is a state
+	admit := func(name string, waits time.Duration) {
+		t.Helper()
+		s, a := b.Admit(key, b.caches, now)
+		if a.Wait != waits || a.Stale {
+			t.Fatalf("%s: %+v, want %v", name, a, waits)
+		}
+		if waits == 0 {
+			s.cooldown = now.Add(60 * time.Millisecond) // as Release does
+		}
+	}
+	admit("the first time", 0)
+	admit("a pod has changed", 60*time.Millisecond)
+	b.NewGeneration(key)
+	admit("it was changed", 0)
+	admit("a pod has changed", 60*time.Millisecond)
+	b.NewGeneration(key)
+	admit("it was changed again", 60*time.Millisecond) // 60 of the 100 ms are taken
+	now = now.Add(30 * time.Millisecond)
+	admit("and it is again, when the rest is no more than what is left", 0)
+	b.NewGeneration(key)
+	now = now.Add(50 * time.Millisecond)
+	admit("and again", 0)
+	b.NewGeneration(key)
+	now = now.Add(55 * time.Millisecond)
+	admit("nothing is left", 5*time.Millisecond)
+	now = now.Add(5 * time.Millisecond)
+	admit("a cooldown is kept", 0)
+	b.NewGeneration(key)
+	admit("so the next may be cut short", 0)
+}
+
 // What a live list did not have, and the caches go on to show, is asked for anew after a while.
 func TestStaleForLongIsVerifiedAnew(t *testing.T) {
 	b, key := newBench(), plan.Key{Name: "a"}

@@ -115,6 +115,9 @@ func (r *TypedRunner[K, S, D, M]) enqueue(to intake[K, M], w TypedWatch[K], c Ch
 				continue
 			}
 		}
+		if c.newGeneration(r.KeyName(key)) {
+			to.keys.NewGeneration(key)
+		}
 		to.queue.AddWithPriority(key, to.keys.Priority(key, level, controllerOf(r.KeyName(key), c.After)))
 	}
 }

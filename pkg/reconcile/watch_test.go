@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,6 +51,35 @@ func TestResync(t *testing.T) {
 			t.Errorf("resync %v: %d keys are queued", resync, n)
 		}
 		r.queue.ShutDown()
+	}
+}
+
+// A new generation of the key's own object ends the cooldown; a new status of it, and a new generation of another object, do not.
+func TestCooldownAndGenerations(t *testing.T) {
+	web := plan.Key{Name: "web"}
+	generation := func(name, version string, n int64) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version, Generation: n}}
+	}
+	for _, c := range []struct {
+		name          string
+		before, after *corev1.Pod
+		cools         bool
+	}{
+		{"a new generation", generation("web", "1", 1), generation("web", "2", 2), false},
+		{"a new status", generation("web", "1", 1), generation("web", "2", 1), true},
+		{"another object", generation("web-1", "1", 1), generation("web-1", "2", 2), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
+			r.begin()
+			defer r.queue.ShutDown()
+			state, _ := r.keys.Admit(web, r.caches, time.Now())
+			r.keys.Release(web, state, 10*time.Millisecond)
+			r.handler(Watch{Enqueues: func(_, _ plan.Object) []plan.Key { return []plan.Key{web} }}).OnUpdate(c.before, c.after)
+			if _, admitted := r.keys.Admit(web, r.caches, time.Now()); (admitted.Wait > 0) != c.cools {
+				t.Errorf("%s: %+v", c.name, admitted)
+			}
+		})
 	}
 }
 
