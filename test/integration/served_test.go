@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// servedControllers are the controllers of the registry that have all APIs that they need. On servers of older releases some have not: they do not
+// servedControllers are the controllers of the registry whose APIs the server has. On servers of older releases some have not: they do not
 // run there.
 func servedControllers(t testing.TB, c *cluster.Cluster) []manager.Controller {
 	t.Helper()
