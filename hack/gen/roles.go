@@ -44,8 +44,14 @@ type roleSet struct {
 // roleSets are the folders with roles, and whose roles they have.
 var roleSets = []roleSet{
 	{"all", func(manager.Controller) bool { return true }},
-	{"default", func(c manager.Controller) bool { return !c.OffByDefault && !slices.Contains(needKeys, c.Name) }},
+	{"default", runsByDefault},
 	{"beside", func(c manager.Controller) bool { return c.Beside }},
+}
+
+// runsByDefault reports whether a controller runs where nobody names it, its gates or a key file.
+func runsByDefault(c manager.Controller) bool {
+	closed := func(gate string) bool { return !manager.Options{}.Enabled(gate) }
+	return !c.OffByDefault && !slices.ContainsFunc(c.Gates, closed) && !slices.Contains(needKeys, c.Name)
 }
 
 // rightsOf returns the rights of some controllers of a registry.

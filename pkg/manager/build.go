@@ -57,8 +57,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	var broken []error
 	for _, entry := range rootFirst(o.Controllers) {
 		if !m.on(entry) {
-			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name)
-			m.noteOff(entry, o.Off[entry.Name])
+			m.switchOff(ctx, entry)
 			entry.Needs, entry.Uses = nil, nil
 			if entry.Init = entry.Instead; entry.Init == nil {
 				continue
@@ -71,10 +70,34 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	return m, utilerrors.NewAggregate(broken) // all of them, so that one start shows what is to be repaired (REG-82)
 }
 
-// on reports whether a controller runs.
+// on reports whether a controller runs (REG-60).
 func (m *instance) on(entry Controller) bool {
 	_, off := m.Off[entry.Name]
-	return !off
+	return !off && m.closed(entry) == ""
+}
+
+// closed returns a feature gate that a controller needs and that is off; empty if there is none.
+func (m *instance) closed(entry Controller) string {
+	for _, gate := range entry.Gates {
+		if !m.Enabled(gate) {
+			return gate
+		}
+	}
+	return ""
+}
+
+// switchOff logs and notes why a controller does not run (REG-61).
+func (m *instance) switchOff(ctx context.Context, entry Controller) {
+	logger := klog.FromContext(ctx).WithValues("controller", entry.Name)
+	if reason, off := m.Off[entry.Name]; off {
+		logger.Info("Warning: controller is disabled")
+		m.noteOff(entry, reason)
+		return
+	}
+	reason := "the feature gate " + m.closed(entry) + " is off"
+	logger.Info("Controller is disabled by a feature gate", "requiredFeatureGates", entry.Gates)
+	logger.Info("Warning: skipping controller", "reason", reason)
+	m.noteOff(entry, reason)
 }
 
 // rootFirst returns the controllers in the order in which they are built (TOK-1).

@@ -55,6 +55,9 @@ type Controller struct {
 	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without
 	// flags, and of no account for programs that have no command line.
 	Flags Flags
+	// Gates are the feature gates of Kubernetes without which it does not run (REG-60), not even in the place of
+	// --controllers that names it (REG-65).
+	Gates []string
 	// Needs are the APIs without which it cannot work. While the API server does not serve one of them, the
 	// controller is off, with a line in the log and a reason where people ask, and holds up nothing: neither other
 	// controllers nor the health of the process. Discovery is asked again within a minute. A controller that is

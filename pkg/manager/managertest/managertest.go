@@ -94,9 +94,17 @@ func StartWith(t testing.TB, config *rest.Config, o manager.Options) *manager.Ma
 	return m
 }
 
-// Projection returns what the caches keep for controllers, which are built for this and never run.
+// Projection returns what the caches keep for controllers, which are built for this and never run. Their feature gates
+// are on.
 func Projection(controllers ...manager.Controller) (informers.Projection, error) {
-	m, err := manager.New(&rest.Config{Host: "http://api"}, manager.Options{Controllers: controllers})
+	gates := map[string]bool{}
+	for _, c := range controllers {
+		for _, gate := range c.Gates {
+			gates[gate] = true
+		}
+	}
+	m, err := manager.New(&rest.Config{Host: "http://api"},
+		manager.Options{Controllers: controllers, FeatureGates: gates})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ var obeyed = []string{
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
-	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
+	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "StorageVersionMigrator",
 	"TaintTolerationComparisonOperators",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",

@@ -30,6 +30,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
 func TestFeatureGates(t *testing.T) {
@@ -298,6 +299,13 @@ func TestGatesOfControllersAreInTheHelp(t *testing.T) {
 	})
 	if err != nil || found < 5 {
 		t.Errorf("%d questions found, %v", found, err)
+	}
+	for _, c := range controllers.Registry() {
+		for _, gate := range c.Gates {
+			if !slices.Contains(obeyed, gate) {
+				t.Errorf("%s needs %s, which the help does not list", c.Name, gate)
+			}
+		}
 	}
 }
 
