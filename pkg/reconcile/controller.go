@@ -195,7 +195,8 @@ type Change struct {
 
 // newGeneration reports whether the object of that name has a new generation: somebody has changed what it asks for.
 func (c Change) newGeneration(name plan.Key) bool {
-	return c.Before != nil && c.After != nil && c.Before.GetGeneration() != c.After.GetGeneration() && plan.KeyOf(c.After) == name
+	return c.Before != nil && c.After != nil && c.Before.GetGeneration() != c.After.GetGeneration() &&
+		plan.KeyOf(c.After) == name
 }
 
 func (c Change) object() plan.Object {
