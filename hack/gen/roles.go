@@ -44,14 +44,8 @@ type roleSet struct {
 // roleSets are the folders with roles, and whose roles they have.
 var roleSets = []roleSet{
 	{"all", func(manager.Controller) bool { return true }},
-	{"default", runsByDefault},
+	{"default", func(c manager.Controller) bool { return c.OnByDefault() && !slices.Contains(needKeys, c.Name) }},
 	{"beside", func(c manager.Controller) bool { return c.Beside }},
-}
-
-// runsByDefault reports whether a controller runs where nobody names it, its gates or a key file.
-func runsByDefault(c manager.Controller) bool {
-	closed := func(gate string) bool { return !manager.Options{}.Enabled(gate) }
-	return !c.OffByDefault && !slices.ContainsFunc(c.Gates, closed) && !slices.Contains(needKeys, c.Name)
 }
 
 // rightsOf returns the rights of some controllers of a registry.

@@ -182,6 +182,7 @@ func (c *cluster) apiServerArgs(p ports, o options) []string {
 	if !c.tools.older() {
 		args = append(args, "--feature-gates=StatefulSetRecreateStrategy=true") // as it is by default in the next release
 	}
+	args = append(args, "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true") // StorageVersions
 	return append(args, o.admission()...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/attachdetach"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/bootstrapsigner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/clusterroleaggregation"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/clustertrustbundlepublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrapproving"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrcleaner"
@@ -27,6 +28,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodelifecycle"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumebinder"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumeexpander"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podcertificaterequestcleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
@@ -39,6 +41,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversiongc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversionmigrator"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
@@ -55,6 +58,7 @@ func Registry() []manager.Controller {
 		attachdetach.New(attachdetach.Options{}),
 		bootstrapsigner.New(bootstrapsigner.Options{}),
 		clusterroleaggregation.New(clusterroleaggregation.Options{}),
+		clustertrustbundlepublisher.New(clustertrustbundlepublisher.Options{}),
 		cronjob.New(cronjob.Options{}),
 		csrapproving.New(csrapproving.Options{}),
 		csrcleaner.New(csrcleaner.Options{}),
@@ -75,6 +79,7 @@ func Registry() []manager.Controller {
 		nodelifecycle.New(nodelifecycle.Options{}),
 		persistentvolumebinder.New(persistentvolumebinder.Options{}),
 		persistentvolumeexpander.New(persistentvolumeexpander.Options{}),
+		podcertificaterequestcleaner.New(podcertificaterequestcleaner.Options{}),
 		podgc.New(podgc.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
@@ -87,6 +92,7 @@ func Registry() []manager.Controller {
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		servicecidr.New(servicecidr.Options{}),
 		statefulset.New(statefulset.Options{}),
+		storageversiongc.New(storageversiongc.Options{}),
 		storageversionmigrator.New(storageversionmigrator.Options{}),
 		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,6 +71,12 @@ type Controller struct {
 	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It
 	// may be nil: then no role is made for it, and it may cache anything.
 	Rights func() rbac.Rights
+}
+
+// OnByDefault reports whether the controller runs where nobody names it or its gates.
+func (c Controller) OnByDefault() bool {
+	closed := func(gate string) bool { return !Options{}.Enabled(gate) }
+	return !c.OffByDefault && !slices.ContainsFunc(c.Gates, closed)
 }
 
 // Flags are the options of one controller as flags of a command line.

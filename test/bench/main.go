@@ -126,7 +126,7 @@ func main() {
 // defaultControllers are those that ours has on by default. All contenders have these: one that has more is not to pay for it.
 func defaultControllers() (names []string) {
 	for _, c := range controllers.Registry() {
-		if !c.OffByDefault {
+		if c.OnByDefault() {
 			names = append(names, c.Name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -198,6 +199,9 @@ func policies(name string) []apiserver.Object {
 		&rbacv1.ClusterRole{ObjectMeta: global(name), AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "other"}}}}},
 		request,
+		&certificatesv1.PodCertificateRequest{ObjectMeta: about(name), Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: "example.com/s", PodName: "web", NodeName: "node", StubPKCS10Request: []byte("x")}},
+		&certificatesv1.ClusterTrustBundle{ObjectMeta: global(name), Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: "x"}},
 		&corev1.Secret{ObjectMeta: bootstrap, Type: api.SecretTypeBootstrapToken, Data: map[string][]byte{
 			api.BootstrapTokenIDKey: []byte("abc" + name[:3]), api.BootstrapTokenSecretKey: []byte("0123456789abcdef"),
 			api.BootstrapTokenUsageSigningKey: []byte("true")}},

@@ -1,12 +1,10 @@
 package integration
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -31,7 +29,7 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	b := alone(t)
 	scenarios := b.prepareScenarios()
 	begin, began := b.AuditEnd(t), time.Now()
-	m := b.Manager(t, suite.ControllersFlag(), "--horizontal-pod-autoscaler-sync-period=1s",
+	m := b.Manager(t, suite.ControllersFlag(), suite.GatesFlag, "--horizontal-pod-autoscaler-sync-period=1s",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod)
 	// A manager that starts deletes Endpoints that have no Service. It is done with that when it has served one.
 	b.service("early", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "nobody"} })
@@ -60,12 +58,13 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	podgc := suite.Entries()[slices.IndexFunc(suite.Entries(), func(e suite.Entry) bool { return e.Controller == podGC })].Scenarios[0]
 	gc := &bench{t, b.Cluster, b.Namespace(t)}
 	podgc.Prepare(gc.user())
-	b.Manager(t, suite.ControllersFlag(), fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold))
+	b.Manager(t, suite.ControllersFlag(), suite.GatesFlag, fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold))
 	podgc.Play(gc.user())
 	b.setImage("web", "web:3")
 	b.waitComplete("web")
-	clusterInfo := []byte("/registry/configmaps/kube-public/cluster-info") // without this one, there may be one that is signed
-	b.askEtcd("deleterange", map[string][]byte{"key": clusterInfo})
+	if err := b.Unstore("configmaps/kube-public/cluster-info"); err != nil { // without this one, there may be one that is signed
+		b.Error(err)
+	}
 	b.workOfBootstrapTokens()
 }
 
@@ -213,25 +212,13 @@ func (b *bench) store(key, object string) {
 	if !json.Valid([]byte(object)) {
 		b.Fatalf("%s is not JSON: %s", key, object)
 	}
-	request := map[string][]byte{"key": []byte(path.Join("/registry", resource, namespace, name)), "value": []byte(object)}
-	b.askEtcd("put", request)
-	delete(request, "value")
-	b.Cleanup(func() { b.askEtcd("deleterange", request) }) // some could not be deleted through the server
-}
-
-// askEtcd changes what the API server keeps.
-func (b *bench) askEtcd(verb string, request map[string][]byte) {
-	b.Helper()
-	body, err := json.Marshal(request)
-	if err != nil {
+	at := path.Join(resource, namespace, name)
+	if err := b.Store(at, []byte(object)); err != nil {
 		b.Fatal(err)
 	}
-	resp, err := http.Post(b.Etcd+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		b.Fatalf("%s %s: %s", verb, body, resp.Status)
-	}
+	b.Cleanup(func() { // some could not be deleted through the server
+		if err := b.Unstore(at); err != nil {
+			b.Error(err)
+		}
+	})
 }

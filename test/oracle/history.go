@@ -14,8 +14,10 @@ import (
 	"strings"
 	"time"
 
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -63,6 +65,9 @@ const (
 	ServiceCIDR           = "ServiceCIDR"
 	IPAddress             = "IPAddress"
 	ResourceClaim         = "ResourceClaim"
+	PodCertificateRequest = "PodCertificateRequest"
+	ClusterTrustBundle    = "ClusterTrustBundle"
+	StorageVersion        = "StorageVersion"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
 )
 
@@ -74,7 +79,8 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
+	&resourcev1.ResourceClaim{}, &certificatesv1.PodCertificateRequest{}, &certificatesv1.ClusterTrustBundle{},
+	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,8 +69,13 @@ func (w *world) to(link apiserver.Network) apiserver.Network {
 func (w *world) newUsers() *suite.User {
 	return &suite.User{
 		Client: w.client(suite.By), As: w.client, Namespace: metav1.NamespaceDefault, Alone: true,
-		Machines: newMachines(w.server, w.cluster, func(do func()) { do() }),
+		Machines: newMachines(w.server, w.cluster, func(do func()) { do() }), Backdate: w.backdate,
 	}
+}
+
+// backdate is what [suite.User] has.
+func (w *world) backdate(resource schema.GroupVersionResource, namespace, name string, ago time.Duration) error {
+	return w.server.Backdate(suite.By, resource.Resource, namespace, name, ago)
 }
 
 // machines are those of a world.

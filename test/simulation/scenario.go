@@ -114,7 +114,7 @@ func (w *world) neighbour(t testing.TB, namespace string) *suite.User {
 func (w *world) user(tb *player, namespace string) *suite.User {
 	return &suite.User{
 		TB: tb, Wait: tb.wait, Client: w.client(suite.By), As: w.client, Namespace: namespace,
-		Machines: newMachines(w.server, w.cluster, w.at),
+		Machines: newMachines(w.server, w.cluster, w.at), Backdate: w.backdate,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
@@ -37,6 +38,8 @@ type User struct {
 	Wait func(what string, timeout time.Duration, check func() error)
 	// As returns the client of somebody else, such as a kubelet. It may be nil: then all is done by one client.
 	As func(who string) kubernetes.Interface
+	// Backdate has the API server believe that it has created an object so long ago. It may be nil: then nobody can.
+	Backdate func(resource schema.GroupVersionResource, namespace, name string, ago time.Duration) error
 	// Machines may be nil: then nobody can tell the machines of the cluster what to do.
 	Machines Machines
 	// Alone says that nobody else works in the cluster: what has no namespace is called as scripts call it.

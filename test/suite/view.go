@@ -148,10 +148,13 @@ func (s *clientSource) Changes(string) []Change { return nil }
 func (s *clientSource) sees(o metav1.Object) bool {
 	u := s.user
 	place := o.GetNamespace()
-	switch a, attaches := o.(*storagev1.VolumeAttachment); {
-	case attaches: // whose name says nothing
+	switch a := o.(type) {
+	case *trustBundle: // which are everybody's
+		return true
+	case *storagev1.VolumeAttachment: // whose name says nothing
 		place = a.Spec.NodeName
-	case place == "":
+	}
+	if place == "" {
 		place = o.GetName()
 	}
 	return place == u.Namespace || u.Alone || strings.HasPrefix(place, u.unique("")) || strings.HasPrefix(place, "kube-")

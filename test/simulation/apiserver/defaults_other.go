@@ -61,6 +61,10 @@ func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	}
 }
 
+func defaultPodCertificateRequest(r *certificatesv1.PodCertificateRequest) {
+	orPointer(&r.Spec.MaxExpirationSeconds, 24*60*60)
+}
+
 func defaultResourceClaim(c *resourcev1.ResourceClaim) {
 	for i := range c.Spec.Devices.Requests {
 		if r := c.Spec.Devices.Requests[i].Exactly; r != nil {

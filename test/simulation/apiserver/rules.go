@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strconv"
 
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -66,13 +67,16 @@ var notServed = sets.New(
 	schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
 )
 
+// servedEarly are kinds of versions that are not served by default.
+var servedEarly = sets.New(apiserverinternalv1alpha1.SchemeGroupVersion.WithKind("StorageVersion"))
+
 // clusterScoped are the kinds whose objects have no namespace.
 var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
-	"CertificateSigningRequest", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
+	"CertificateSigningRequest", "ClusterTrustBundle", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
 	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice",
-	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration",
+	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration", "StorageVersion",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 )
@@ -196,6 +200,12 @@ func otherRules() map[string]rules {
 				return fields.Set{"spec.signerName": c.Spec.SignerName}
 			}),
 		},
+		"clustertrustbundles": {
+			fields: asks(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
+				return fields.Set{"spec.signerName": b.Spec.SignerName}
+			}),
+		},
+		"podcertificaterequests": {defaults: each(defaultPodCertificateRequest)},
 	}
 }
 

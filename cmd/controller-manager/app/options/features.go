@@ -22,12 +22,14 @@ const oldestEmulated = "1.34"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to
 // all components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource",
+	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
+	"DRAExtendedResource",
 	"DeploymentReplicaSetTerminatingReplicas",
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
-	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "StorageVersionMigrator",
+	"PodCertificateRequest", "PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
+	"StorageVersionAPI", "StorageVersionMigrator",
 	"TaintTolerationComparisonOperators",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
