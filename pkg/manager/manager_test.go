@@ -369,6 +369,23 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
+// What runs by default follows from the entry and the defaults of its gates.
+func TestOnByDefault(t *testing.T) {
+	for _, c := range []struct {
+		entry Controller
+		want  bool
+	}{
+		{Controller{}, true},
+		{Controller{OffByDefault: true}, false},
+		{Controller{Gates: []string{"APIServerIdentity"}}, true},
+		{Controller{Gates: []string{"APIServerIdentity", "StorageVersionAPI"}}, false},
+	} {
+		if got := c.entry.OnByDefault(); got != c.want {
+			t.Errorf("%+v: %t", c.entry, got)
+		}
+	}
+}
+
 // Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2,
 // REG-61).
 func TestOrderAndLogOfBuilding(t *testing.T) {

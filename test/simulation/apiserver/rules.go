@@ -27,6 +27,7 @@ type rules struct {
 	answered    bool     // a deletion is answered with what was deleted
 	orphans     bool     // a deletion that does not say otherwise orphans the dependents
 	without     []string // verbs that there are not
+	anyName     bool     // names need only be parts of paths
 
 	defaults func(Object)
 	create   func(*Server, Object)                   // what else happens to a new object
@@ -201,6 +202,7 @@ func otherRules() map[string]rules {
 			}),
 		},
 		"clustertrustbundles": {
+			anyName: true,
 			fields: asks(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
 			}),
