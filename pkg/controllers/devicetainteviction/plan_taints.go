@@ -168,7 +168,7 @@ const never = time.Duration(math.MaxInt64)
 func toleration(all []resourcev1.DeviceToleration, t resourcev1.DeviceTaint) time.Duration {
 	shortest, matched := never, false
 	for _, o := range all {
-		if !tolerates(o, t) {
+		if !matches(o, t) {
 			continue
 		}
 		matched = true
@@ -182,8 +182,8 @@ func toleration(all []resourcev1.DeviceToleration, t resourcev1.DeviceTaint) tim
 	return shortest
 }
 
-// tolerates reports whether a toleration matches a NoExecute taint. One without an effect matches all (MEND-32).
-func tolerates(o resourcev1.DeviceToleration, t resourcev1.DeviceTaint) bool {
+// matches reports whether a toleration matches a NoExecute taint. One without an effect matches all (MEND-32).
+func matches(o resourcev1.DeviceToleration, t resourcev1.DeviceTaint) bool {
 	if o.Effect != "" && o.Effect != resourcev1.DeviceTaintEffectNoExecute || o.Key != "" && o.Key != t.Key {
 		return false
 	}
