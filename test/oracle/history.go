@@ -64,6 +64,8 @@ const (
 	IPAddress             = "IPAddress"
 	ResourceClaim         = "ResourceClaim"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
+	ResourceSlice         = "ResourceSlice"
+	DeviceTaintRule       = "DeviceTaintRule"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -74,7 +76,7 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
+	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -56,6 +56,7 @@ func Entries() []Entry {
 		csrSigningEntry(),
 		daemonSetEntry(),
 		deploymentEntry(),
+		deviceTaintEvictionEntry(),
 		disruptionEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),

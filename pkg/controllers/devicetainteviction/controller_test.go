@@ -32,6 +32,7 @@ type bench struct {
 	events  *record.FakeRecorder
 	metrics metrics.KubeRegistry
 	brake   *brake.Brake
+	held    []brake.Hold // by the last leader
 }
 
 // run runs the controller, for each term as the leader anew.
@@ -45,7 +46,7 @@ func run(t *testing.T, terms ...func(b *bench)) {
 	})
 }
 
-// start runs the controller while something is done. What the one before has held is known.
+// start runs the controller while something is done. It knows what the one before has held.
 func (b *bench) start(test func()) {
 	entry := New(Options{})
 	var caches []managertest.Cache
@@ -53,12 +54,13 @@ func (b *bench) start(test func()) {
 		caches = append(caches, managertest.Cache{Example: o})
 	}
 	c := managertest.Context(b.T, b.Server, entry, caches...)
-	if b.brake != nil {
-		c.Brake.Inherit(time.Now(), b.brake.Noted(time.Now()))
-	}
+	c.Brake.Inherit(time.Now(), b.held)
 	c.Access.Events, b.brake, b.metrics = b.events, c.Brake, metrics.NewKubeRegistry()
 	c.RegisterMetrics = b.metrics.MustRegister
-	managertest.Run(b.T, c, entry, test)
+	managertest.Run(b.T, c, entry, func() {
+		test()
+		b.held = b.brake.Noted(time.Now())
+	})
 }
 
 func (b *bench) put(objects ...plan.Object) {

@@ -56,7 +56,7 @@ type kind struct {
 // global reports whether objects of the kind belong to no namespace.
 func (k *kind) global() bool {
 	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment,
-		oracle.VolumeAttributesClass, oracle.ServiceCIDR, oracle.IPAddress}, k.Kind)
+		oracle.VolumeAttributesClass, oracle.ServiceCIDR, oracle.IPAddress, oracle.ResourceSlice, oracle.DeviceTaintRule}, k.Kind)
 }
 
 // get begins a request for the objects of the kind in a namespace; for all if none is named.
