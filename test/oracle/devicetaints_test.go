@@ -68,11 +68,12 @@ func (d device) rule(selector *resourcev1.DeviceTaintSelector) {
 		DeviceSelector: selector, Taint: d.taint(resourcev1.DeviceTaintEffectNoExecute)}})
 }
 
-// evict marks the pod and deletes it, as device taint eviction does.
-func (d device) evict() {
-	by := d.Manager().Account(deviceEvictionAccount)
-	by.Delete(by.Edit(d.pod, markForDevice))
+// mark marks the pod, and evict deletes it then, as device taint eviction does.
+func (d device) mark() Object {
+	return d.Manager().Account(deviceEvictionAccount).Edit(d.pod, markForDevice)
 }
+
+func (d device) evict() { d.Manager().Account(deviceEvictionAccount).Delete(d.mark()) }
 
 func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 	const broken = "no taint of its devices is due"
@@ -91,34 +92,34 @@ func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 		{name: "DTE-2 a rule for others", write: func(s *scene) {
 			d := aDevice(s)
 			d.rule(&resourcev1.DeviceTaintSelector{Driver: &other})
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-2 a rule for none", write: func(s *scene) {
 			d := aDevice(s)
 			d.rule(nil)
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-2 another effect", write: func(s *scene) {
 			d := aDevice(s)
 			d.slice("s", 1, d.taint(resourcev1.DeviceTaintEffectNoSchedule))
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-2 an older generation", write: func(s *scene) {
 			d := aDevice(s)
 			d.slice("new", 2)
 			d.broken()
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "MEND-32 it tolerates it", write: func(s *scene) {
 			d := aDevice(s, forSeconds(-1))
 			d.broken()
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-3 it tolerates it for longer", write: func(s *scene) {
 			d := aDevice(s, forSeconds(60))
 			d.broken()
 			s.Wait(50 * time.Second)
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-3 the time is over", write: func(s *scene) {
 			d := aDevice(s, forSeconds(-1), forSeconds(60))
@@ -135,14 +136,14 @@ func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 			d := aDevice(s)
 			s.User().Delete(d.broken())
 			s.Wait(time.Minute)
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-4 another pod has reserved it", write: func(s *scene) {
 			d := aDevice(s)
 			s.User().Edit(d.claim, func(o Object) { o.(*resourcev1.ResourceClaim).Status.ReservedFor[0].UID = "x" })
 			s.Wait(time.Minute)
 			d.broken()
-			d.evict()
+			d.mark()
 		}, want: broken},
 		{name: "DTE-20 extended resources", write: func(s *scene) {
 			d := aDevice(s)
@@ -158,7 +159,15 @@ func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 			d := aDevice(s)
 			d.pod = s.User().Edit(d.pod, func(o Object) { o.(*corev1.Pod).Spec.ResourceClaims = nil })
 			d.broken()
-			d.evict()
+			d.mark()
+		}, want: broken},
+		{name: "DTE-5 it was marked when the taint was there", write: func(s *scene) {
+			d := aDevice(s)
+			slice := d.broken()
+			pod := d.mark()
+			s.User().Delete(slice)
+			s.Wait(time.Minute)
+			s.Manager().Account(deviceEvictionAccount).Delete(pod)
 		}, want: broken},
 		{name: "DTE-5 it was not marked", write: func(s *scene) {
 			d := aDevice(s)
