@@ -16,7 +16,7 @@ const deviceEvictionAccount = "device-taint-eviction-controller"
 // devices, or was within the lag of a manager: the pod has reserved, under its uid, a claim that it names or that was made for it and that
 // has the device (DTE-4, DTE-20); the taint stands in a slice of the latest generation of the pool, or in a rule that selects the device
 // (DTE-2); and no toleration of the claim matches it, or each that does was for a time, of which the shortest is over since the taint was
-// added (DTE-3, MEND-32). A tolerance of a second is for times that have no fractions. A pod that it deletes has been marked (DTE-5).
+// added (DTE-3, MEND-32), which may be announced. A tolerance of a second is for times that have no fractions. A pod that it deletes has been marked (DTE-5).
 func NoEvictionFromGoodDevices() Oracle {
 	return Oracle{"S40", "no pod is evicted from a device without a taint that is due", func(j *judge) hooks {
 		t := &deviceTimes{judge: j, marked: map[string]bool{}, states: []devicesAt{{from: epoch}}}
@@ -129,7 +129,7 @@ func (s devicesAt) due(p *corev1.Pod, now time.Time) bool {
 		for _, d := range c.Status.Allocation.Devices.Results {
 			for _, t := range s.taints(d) {
 				seconds := toleratedOnDevice(d, t)
-				if seconds == 0 || seconds > 0 && t.TimeAdded != nil &&
+				if seconds == 0 && t.TimeAdded == nil || seconds >= 0 && t.TimeAdded != nil &&
 					!t.TimeAdded.Add(time.Duration(seconds)*time.Second).After(now.Add(time.Second)) {
 					return true
 				}
@@ -192,18 +192,18 @@ func (s devicesAt) taints(d resourcev1.DeviceRequestAllocationResult) (all []res
 
 // toleratedOnDevice returns for how many seconds a taint of a device is tolerated: 0 if it is not, negative: for ever.
 func toleratedOnDevice(d resourcev1.DeviceRequestAllocationResult, t resourcev1.DeviceTaint) int64 {
-	shortest, matched := int64(-1), false
+	shortest, matched := int64(0), false
 	for _, o := range d.Tolerations {
 		if (o.Effect != "" && o.Effect != t.Effect) || (o.Key != "" && o.Key != t.Key) ||
 			(o.Operator != resourcev1.DeviceTolerationOpExists && o.Value != t.Value) {
 			continue
 		}
-		if matched = true; o.TolerationSeconds != nil && (shortest < 0 || *o.TolerationSeconds < shortest) {
-			shortest = max(0, *o.TolerationSeconds)
+		if o.TolerationSeconds == nil {
+			return -1
 		}
-	}
-	if !matched {
-		return 0
+		if seconds := max(0, *o.TolerationSeconds); !matched || seconds < shortest {
+			shortest, matched = seconds, true
+		}
 	}
 	return shortest
 }

@@ -115,6 +115,11 @@ func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 			d.broken()
 			d.mark()
 		}, want: broken},
+		{name: "DTE-3 it tolerates it for ever beside a time", write: func(s *scene) {
+			d := aDevice(s, forSeconds(0), forSeconds(-1))
+			d.broken()
+			d.mark()
+		}, want: broken},
 		{name: "DTE-3 it tolerates it for longer", write: func(s *scene) {
 			d := aDevice(s, forSeconds(60))
 			d.broken()
@@ -122,7 +127,7 @@ func TestNoEvictionFromGoodDevices(t *testing.T) { // S40
 			d.mark()
 		}, want: broken},
 		{name: "DTE-3 the time is over", write: func(s *scene) {
-			d := aDevice(s, forSeconds(-1), forSeconds(60))
+			d := aDevice(s, forSeconds(90), forSeconds(60))
 			d.broken()
 			s.Wait(time.Minute)
 			d.evict()

@@ -395,18 +395,18 @@ func taintsInSlices(v *View, d resourcev1.DeviceRequestAllocationResult) (taints
 
 // toleratesDevice returns for how long a taint of a device is tolerated; negative: for ever.
 func toleratesDevice(d resourcev1.DeviceRequestAllocationResult, t resourcev1.DeviceTaint) time.Duration {
-	shortest, tolerated := int64(-1), false
+	shortest, tolerated := int64(0), false
 	for _, o := range d.Tolerations {
 		if (o.Effect != "" && o.Effect != t.Effect) || (o.Key != "" && o.Key != t.Key) ||
 			(o.Operator != resourcev1.DeviceTolerationOpExists && o.Value != t.Value) {
 			continue
 		}
-		if tolerated = true; o.TolerationSeconds != nil && (shortest < 0 || *o.TolerationSeconds < shortest) {
-			shortest = max(0, *o.TolerationSeconds)
+		if o.TolerationSeconds == nil {
+			return -1
 		}
-	}
-	if !tolerated {
-		return 0
+		if seconds := max(0, *o.TolerationSeconds); !tolerated || seconds < shortest {
+			shortest, tolerated = seconds, true
+		}
 	}
 	return time.Duration(shortest) * time.Second
 }
@@ -526,7 +526,7 @@ var deviceTaintEvictionMutants = []Mutant{
 	},
 	{
 		Name:  "a pod goes as soon as a taint of its device is there, however long it tolerates it",
-		Edits: []Edit{{deviceTaintFolder + "plan_taints.go", "return added.Add(tolerated), true", "return added.Add(tolerated / 100), true"}},
+		Edits: []Edit{{deviceTaintFolder + "plan_taints.go", "at := added.Add(tolerated)", "at := added.Add(tolerated / 100)"}},
 		Script: withoutElection + `
 			at 5s   deviceclaim one tolerate=60
 			at 6s   devicepod web entries=0 claim=one image=good:1

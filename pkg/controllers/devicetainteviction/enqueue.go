@@ -105,7 +105,7 @@ func (k *caches) selected(rule *resourcev1.DeviceTaintRule) iter.Seq[*resourcev1
 	}
 	return func(yield func(*resourcev1.ResourceClaim) bool) {
 		for c := range all {
-			if selectsOf(rule, c) && !yield(c) {
+			if selectedOf(rule, c) > 0 && !yield(c) {
 				return
 			}
 		}
@@ -161,7 +161,7 @@ func (k *caches) rulesByPod(before, after plan.Object) (keys []plan.Key) {
 func (k *caches) rulesOf(claims ...*resourcev1.ResourceClaim) (keys []plan.Key) {
 	for _, rule := range k.allRules() {
 		if evicts(rule) && slices.ContainsFunc(claims,
-			func(c *resourcev1.ResourceClaim) bool { return c != nil && selectsOf(rule, c) }) {
+			func(c *resourcev1.ResourceClaim) bool { return c != nil && selectedOf(rule, c) > 0 }) {
 			keys = append(keys, plan.KeyOf(rule))
 		}
 	}

@@ -66,7 +66,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	}
 	for _, rule := range k.allRules() {
 		if evicts(rule) && slices.ContainsFunc(s.Claims,
-			func(c *resourcev1.ResourceClaim) bool { return selectsOf(rule, c) }) {
+			func(c *resourcev1.ResourceClaim) bool { return selectedOf(rule, c) > 0 }) {
 			s.Rules = append(s.Rules, rule)
 		}
 	}
@@ -155,6 +155,9 @@ func (k *caches) observeRule(_ context.Context, r reconcile.Request[struct{}]) (
 	o.Exists = true
 	o.Snapshot = ruleSnapshot{
 		Rule: rule, Pending: k.count(r.Now).Rules[rule.Name], Evicted: known.Evicted[rule.UID],
+	}
+	if rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNone {
+		o.Snapshot.Published = k.published(rule)
 	}
 	return o, nil
 }

@@ -2,6 +2,8 @@ package devicetainteviction
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,9 @@ type counts struct {
 	Rules map[string]count
 }
 
-// count is how many pods are to be evicted for a rule, or would be if it had that effect, and in how many namespaces.
-type count struct{ Pods, Namespaces int }
+// count is how many pods are to be evicted for a rule, or would be if it had that effect, in how many namespaces they
+// are, and how many allocated devices it selects.
+type count struct{ Pods, Namespaces, Devices int }
 
 // count counts the pods with devices.
 func (k *caches) count(now time.Time) counts {
@@ -45,34 +48,64 @@ func (u users) count() count {
 	for _, in := range u {
 		namespaces[in] = true
 	}
-	return count{len(u), len(namespaces)}
+	return count{Pods: len(u), Namespaces: len(namespaces)}
 }
 
+// countFor counts the pods with devices, and those of them that rules concern.
 func (k *caches) countFor(rules []*resourcev1.DeviceTaintRule) counts {
-	all, of := users{}, make([]users, len(rules))
-	for i := range rules {
-		of[i] = users{}
-	}
+	all, of, n := users{}, map[string]users{}, counts{Rules: map[string]count{}}
+	selected := map[string]int{}
 	for c := range k.claims.All() {
 		if len(devicesOf(c)) == 0 {
 			continue
 		}
-		for _, r := range c.Status.ReservedFor {
-			p := k.pods.Get(c.Namespace, r.Name)
-			if !isPod(r) || p == nil || p.UID != r.UID || exempt(p) != "" || !uses(p, c) {
-				continue
-			}
-			all[p.UID] = p.Namespace
-			for i, rule := range rules {
-				if concerns(rule, c) {
-					of[i][p.UID] = p.Namespace
+		pods := k.usersOf(c)
+		maps.Copy(all, pods)
+		for _, rule := range rules {
+			selected[rule.Name] += selectedOf(rule, c)
+			if concerns(rule, c) {
+				if of[rule.Name] == nil {
+					of[rule.Name] = users{}
 				}
+				maps.Copy(of[rule.Name], pods)
 			}
 		}
 	}
-	n := counts{Pods: len(all), Rules: map[string]count{}}
-	for i, rule := range rules {
-		n.Rules[rule.Name] = of[i].count()
+	n.Pods = len(all)
+	for _, rule := range rules {
+		one := of[rule.Name].count()
+		one.Devices = selected[rule.Name]
+		n.Rules[rule.Name] = one
+	}
+	return n
+}
+
+// usersOf returns the pods that have the devices of a claim, and may be evicted.
+func (k *caches) usersOf(c *resourcev1.ResourceClaim) users {
+	pods := users{}
+	for _, r := range c.Status.ReservedFor {
+		p := k.pods.Get(c.Namespace, r.Name)
+		if isPod(r) && p != nil && p.UID == r.UID && exempt(p) == "" && uses(p, c) {
+			pods[p.UID] = p.Namespace
+		}
+	}
+	return pods
+}
+
+// published counts the devices that a rule selects in the slices of the latest generations of pools.
+func (k *caches) published(rule *resourcev1.DeviceTaintRule) (n int) {
+	all := slices.Collect(k.slices.All())
+	newest := generations(all)
+	for _, s := range all {
+		in := poolOfSlice(s)
+		if s.Spec.Pool.Generation != newest[in] {
+			continue
+		}
+		for _, d := range s.Spec.Devices {
+			if selects(rule, device{Driver: in.Driver, Pool: in.Name, Device: d.Name}) {
+				n++
+			}
+		}
 	}
 	return n
 }

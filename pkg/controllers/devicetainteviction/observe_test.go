@@ -150,8 +150,18 @@ func TestCounts(t *testing.T) { // DTE-7
 		newPod("leaves", names("l"), leaving), newClaim("l", by(newPod("leaves"))), newClaim("x", by(newPod("gone"))), newClaim("u", unallocated),
 		newPod("strong", names("s")), newClaim("s", by(newPod("strong")), tolerating(tolerates("", -1))),
 		newRule("all", everything(), bad("k", 0)), newRule("p", inPool("p"), withEffect("None")), newRule("none", nil, bad("k", 0)))
-	want := counts{Pods: 4, Rules: map[string]count{"all": {3, 2}, "p": {2, 2}, "none": {}}}
+	want := counts{Pods: 4, Rules: map[string]count{"all": {3, 2, 7}, "p": {2, 2, 6}, "none": {}}}
 	if diff := cmp.Diff(want, k.count(epoch)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Of published devices those count that are in the latest generation of their pool.
+func TestPublished(t *testing.T) { // DTE-7
+	k := newTestCaches(t, newSlice("old", 1), newSlice("new", 2), sliceOf("q", "other", 1))
+	for want, selector := range map[int]*resourcev1.DeviceTaintSelector{4: everything(), 2: inPool("p"), 0: nil} {
+		if got := k.published(newRule("r", selector, bad("k", 0))); got != want {
+			t.Errorf("%d devices, want %d", got, want)
+		}
 	}
 }

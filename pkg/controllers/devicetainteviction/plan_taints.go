@@ -116,9 +116,14 @@ func selects(r *resourcev1.DeviceTaintRule, d device) bool {
 	return by != nil && is(by.Driver, d.Driver) && is(by.Pool, d.Pool) && is(by.Device, d.Device)
 }
 
-// selectsOf reports whether a rule taints a device of a claim.
-func selectsOf(r *resourcev1.DeviceTaintRule, c *resourcev1.ResourceClaim) bool {
-	return slices.ContainsFunc(devicesOf(c), func(d device) bool { return selects(r, d) })
+// selectedOf is how many devices of a claim a rule selects.
+func selectedOf(r *resourcev1.DeviceTaintRule, c *resourcev1.ResourceClaim) (n int) {
+	for _, d := range devicesOf(c) {
+		if selects(r, d) {
+			n++
+		}
+	}
+	return n
 }
 
 // concerns reports whether a rule taints a device of a claim that does not tolerate it without end.
@@ -128,28 +133,23 @@ func concerns(r *resourcev1.DeviceTaintRule, c *resourcev1.ResourceClaim) bool {
 }
 
 // dueAt returns when a pod with a device of a claim is due for a taint that stands in an object; false for never. Time
-// is measured from when the taint was added (DTE-3). If there is none to wait for, it is due since it has the device,
-// whatever the clock of who added the taint.
+// is measured from when the taint was added, which may be announced (DTE-3); but nobody is due before it has the
+// device.
 func dueAt(now time.Time, c *resourcev1.ResourceClaim, d device, t resourcev1.DeviceTaint, in metav1.Object) (time.Time,
 	bool) {
 	added := in.GetCreationTimestamp().Time
 	if t.TimeAdded != nil {
 		added = t.TimeAdded.Time
 	}
-	switch tolerated := toleration(d.Tolerations, t); tolerated {
-	case never:
+	tolerated := toleration(d.Tolerations, t)
+	if tolerated == never {
 		return time.Time{}, false
-	case 0:
-		if has := allocatedAt(c); has.After(added) {
-			added = has
-		}
-		if added.After(now) {
-			added = now
-		}
-		return added, true
-	default:
-		return added.Add(tolerated), true
 	}
+	at := added.Add(tolerated)
+	if has := allocatedAt(c); at.Before(has) && has.Before(now) {
+		at = has
+	}
+	return at, true
 }
 
 // allocatedAt is when a claim has got its devices.
@@ -163,18 +163,18 @@ func allocatedAt(c *resourcev1.ResourceClaim) time.Time {
 // never is the time for which a taint is tolerated that is tolerated without end.
 const never = time.Duration(math.MaxInt64)
 
-// toleration is for how long a NoExecute taint is tolerated: as the shortest of the tolerations says that match it;
-// zero if none does.
+// toleration is for how long a NoExecute taint is tolerated: without end if one of the tolerations that match it says so,
+// else as the shortest of them says; zero if none matches.
 func toleration(all []resourcev1.DeviceToleration, t resourcev1.DeviceTaint) time.Duration {
 	shortest, matched := never, false
 	for _, o := range all {
 		if !matches(o, t) {
 			continue
 		}
-		matched = true
-		if s := o.TolerationSeconds; s != nil && *s <= int64(never/time.Second) {
-			shortest = min(shortest, time.Duration(max(0, *s))*time.Second)
+		if o.TolerationSeconds == nil || *o.TolerationSeconds > int64(never/time.Second) {
+			return never
 		}
+		shortest, matched = min(shortest, time.Duration(max(0, *o.TolerationSeconds))*time.Second), true
 	}
 	if !matched {
 		return 0

@@ -179,22 +179,18 @@ func taintsOf(k *caches, d device) (taints []resourcev1.DeviceTaint) {
 
 // goes is when a pod with a device is to go for a taint; zero for never.
 func goes(d device, t resourcev1.DeviceTaint) time.Time {
-	shortest, tolerated := int64(-1), false
+	shortest, tolerated := int64(0), false
 	for _, o := range d.Tolerations {
 		key, value := o.Key == "" || o.Key == t.Key, o.Operator == resourcev1.DeviceTolerationOpExists || o.Value == t.Value
 		if !key || !value || o.Effect == resourcev1.DeviceTaintEffectNoSchedule {
 			continue
 		}
-		tolerated = true
-		if o.TolerationSeconds != nil && (shortest < 0 || *o.TolerationSeconds < shortest) {
-			shortest = max(0, *o.TolerationSeconds)
+		if o.TolerationSeconds == nil {
+			return time.Time{}
 		}
-	}
-	switch {
-	case !tolerated, shortest == 0:
-		return epoch
-	case shortest < 0:
-		return time.Time{}
+		if seconds := max(0, *o.TolerationSeconds); !tolerated || seconds < shortest {
+			shortest, tolerated = seconds, true
+		}
 	}
 	added := at(-5000) // when slices and rules were created
 	if t.TimeAdded != nil {
@@ -318,7 +314,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		if diff := cmp.Diff(d, again); diff != "" {
 			t.Error(diff)
 		}
-		r := ruleSnapshot{Rule: newRule("r", everything(), drawTaint(t)), Pending: count{rapid.IntRange(0, 2).Draw(t, "pods"), 1},
+		r := ruleSnapshot{Rule: newRule("r", everything(), drawTaint(t)), Pending: count{rapid.IntRange(0, 2).Draw(t, "pods"), 1, 2},
 			Evicted: rapid.IntRange(0, 2).Draw(t, "evicted")}
 		plantest.Same(t, reportRule(epoch, r, plan.Outcome{}), reportRule(epoch, plantest.Restored(t, r), plan.Outcome{}))
 	})
@@ -328,7 +324,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 func TestStatusIsWrittenOnce(t *testing.T) { // DTE-7
 	rapid.Check(t, func(t *rapid.T) {
 		r := ruleSnapshot{Rule: newRule("r", everything(), drawTaint(t)),
-			Pending: count{rapid.IntRange(0, 2).Draw(t, "pods"), 1}, Evicted: rapid.IntRange(0, 2).Draw(t, "evicted")}
+			Pending: count{rapid.IntRange(0, 2).Draw(t, "pods"), 1, 2}, Evicted: rapid.IntRange(0, 2).Draw(t, "evicted")}
 		c := r.wanted()
 		c.LastTransitionTime = *timeAt(-60)
 		r.Rule.Status.Conditions = append(r.Rule.Status.Conditions, c)

@@ -2,6 +2,7 @@ package devicetainteviction
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -26,6 +27,9 @@ type ruleSnapshot struct {
 	Rule    *resourcev1.DeviceTaintRule
 	Pending count // that are to be evicted, or would be with the effect NoExecute
 	Evicted int   // since this process leads
+	// Published is how many devices it selects in the slices of the latest generations of pools. They are counted for a
+	// rule without effect.
+	Published int
 }
 
 // planRule has nothing to write but the status.
@@ -37,18 +41,21 @@ func (s ruleSnapshot) wanted() metav1.Condition {
 		Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse,
 		ObservedGeneration: s.Rule.Generation,
 	}
-	evicted := fmt.Sprintf("%s evicted since starting the controller.", number(s.Evicted, "pod", "pods"))
+	var evicted string
+	if s.Evicted > 0 {
+		evicted = number(s.Evicted, "pod", "pods") + " evicted since starting the controller."
+	}
 	switch effect := s.Rule.Spec.Taint.Effect; {
 	case effect == resourcev1.DeviceTaintEffectNone:
-		c.Reason, c.Message = noEffect, s.Pending.would()
+		c.Reason, c.Message = noEffect, s.preview()
 	case effect != resourcev1.DeviceTaintEffectNoExecute:
 		c.Reason, c.Message = otherEffect, "Eviction only happens for the NoExecute effect."
 	case s.Pending.Pods > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, podsPending, s.Pending.need()+" "+evicted
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, podsPending, strings.TrimSpace(s.Pending.need()+" "+evicted)
 	case s.Evicted > 0:
 		c.Reason, c.Message = completed, evicted
 	default:
-		c.Reason, c.Message = notStarted, evicted
+		c.Reason = notStarted
 	}
 	return c
 }
@@ -90,15 +97,19 @@ func withCondition(r *resourcev1.DeviceTaintRule, c metav1.Condition) *unstructu
 
 // need says how many pods are to be evicted.
 func (n count) need() string {
-	return number(n.Pods, "pod needs", "pods need") + " to be evicted in " +
-		number(n.Namespaces, "namespace", "namespaces") + "."
+	return number(n.Pods, "pod needs", "pods need") + " to be evicted in " + n.namespaces() + "."
 }
 
-// would says how many pods would be evicted.
-func (n count) would() string {
-	return number(n.Pods, "pod", "pods") + " would be evicted in " +
-		number(n.Namespaces, "namespace", "namespaces") + " if the effect was NoExecute."
+// preview says how many pods would be evicted.
+func (s ruleSnapshot) preview() string {
+	return number(s.Published, "published device", "published devices") + " selected. " +
+		number(s.Pending.Devices, "allocated device", "allocated devices") + " selected. " +
+		number(s.Pending.Pods, "pod", "pods") + " would be evicted in " + s.Pending.namespaces() +
+		" if the effect was NoExecute. This information will not be updated again. " +
+		"Recreate the DeviceTaintRule to trigger an update."
 }
+
+func (n count) namespaces() string { return number(n.Namespaces, "namespace", "different namespaces") }
 
 // number is a number of things.
 func number(n int, one, many string) string {
