@@ -16,7 +16,8 @@ const deviceEvictionAccount = "device-taint-eviction-controller"
 // devices, or was within the lag of a manager: the pod has reserved, under its uid, a claim that it names or that was made for it and that
 // has the device (DTE-4, DTE-20); the taint stands in a slice of the latest generation of the pool, or in a rule that selects the device
 // (DTE-2); and no toleration of the claim matches it, or each that does was for a time, of which the shortest is over since the taint was
-// added (DTE-3, MEND-32), which may be announced. A tolerance of a second is for times that have no fractions. A pod that it deletes has been marked (DTE-5).
+// added (DTE-3, MEND-32), which may be announced. A tolerance of a second is for times that have no fractions. A pod that it deletes has
+// been marked (DTE-5).
 func NoEvictionFromGoodDevices() Oracle {
 	return Oracle{"S40", "no pod is evicted from a device without a taint that is due", func(j *judge) hooks {
 		t := &deviceTimes{judge: j, marked: map[string]bool{}, states: []devicesAt{{from: epoch}}}

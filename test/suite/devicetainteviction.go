@@ -482,9 +482,9 @@ var deviceTaintEvictionMutants = []Mutant{
 	},
 	{
 		Name: "pods that come to a tainted device stay",
-		Edits: []Edit{{deviceTaintFolder + "enqueue.go", "if c != nil && k.tainted(c) {\n\t\t\tkeys = append(keys, podsOf(c)...)",
+		Edits: []Edit{{deviceTaintFolder + "observe_enqueue.go", "if c != nil && k.tainted(c) {\n\t\t\tkeys = append(keys, podsOf(c)...)",
 			"if c != nil && k.tainted(c) {\n\t\t\tkeys = append(keys, podsOf(c)[:0]...)"},
-			{deviceTaintFolder + "enqueue.go", "case was != nil && sameUse(was, is), !slices.ContainsFunc(k.claimsOf(is), k.tainted):",
+			{deviceTaintFolder + "observe_enqueue.go", "case was != nil && sameUse(was, is), !slices.ContainsFunc(k.claimsOf(is), k.tainted):",
 				"case was != nil, !slices.ContainsFunc(k.claimsOf(is), k.tainted):"}},
 		Script: withoutElection + `
 			at 5s   deviceslice s taint=broken
@@ -517,7 +517,7 @@ var deviceTaintEvictionMutants = []Mutant{
 	{
 		Name: "rules do not learn that their pods are gone",
 		Edits: []Edit{{deviceTaintFolder + "controller.go", "k.pods.Watch(k.rulesByPod, paced)", "k.pods.Watch(informers.None, paced)"},
-			{deviceTaintFolder + "enqueue.go", "return k.rulesOf(was, is)", "return k.rulesOf(was, is)[:0]"}},
+			{deviceTaintFolder + "observe_enqueue.go", "return k.rulesOf(was, is)", "return k.rulesOf(was, is)[:0]"}},
 		Script: withoutElection + `
 			at 5s   deviceclaim one tolerate=5
 			at 6s   devicepod web entries=0 claim=one image=good:1

@@ -155,8 +155,8 @@ func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
-// Disrupt sets the condition by which Jobs know that a pod is not to blame for its end (PGC-15, TE-21). One that says so
-// already keeps its times.
+// Disrupt sets the condition by which Jobs know that a pod is not to blame for its end (PGC-15, TE-21). One that is
+// true already keeps its time.
 func Disrupt(p *corev1.Pod, now time.Time, reason, message string) {
 	disrupted := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,

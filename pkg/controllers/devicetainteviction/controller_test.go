@@ -50,7 +50,8 @@ func run(t *testing.T, terms ...func(b *bench)) {
 func (b *bench) start(test func()) {
 	entry := New(Options{})
 	var caches []managertest.Cache
-	for _, o := range []plan.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}} {
+	for _, o := range []plan.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{},
+		&resourcev1.DeviceTaintRule{}} {
 		caches = append(caches, managertest.Cache{Example: o})
 	}
 	c := managertest.Context(b.T, b.Server, entry, caches...)
@@ -299,12 +300,14 @@ func TestBrake(t *testing.T) { // DTE-22
 	})
 	t.Run("by the next leader, too", func(t *testing.T) {
 		var began, deleted time.Time
-		var once sync.Once
+		var mu sync.Mutex
 		run(t, func(b *bench) {
 			begin(b)
 			b.BeforeWrite(func(w clienttest.Write) error {
-				if w.Verb == "delete" {
-					once.Do(func() { deleted = time.Now() })
+				mu.Lock()
+				defer mu.Unlock()
+				if w.Verb == "delete" && deleted.IsZero() {
+					deleted = time.Now()
 				}
 				return nil
 			})

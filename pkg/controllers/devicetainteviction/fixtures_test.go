@@ -210,7 +210,8 @@ func (k *caches) cache(t interface{ Fatal(...any) }, o plan.Object) {
 
 // look observes the pod web at epoch.
 func (k *caches) look(t interface{ Fatal(...any) }, m memory) snapshot {
-	o, err := k.observe(context.Background(), reconcile.Request[memory]{Key: plan.Key{Namespace: "shop", Name: "web"}, Now: epoch, Memory: &m})
+	r := reconcile.Request[memory]{Key: plan.Key{Namespace: "shop", Name: "web"}, Now: epoch, Memory: &m}
+	o, err := k.observe(context.Background(), r)
 	if err != nil || !o.Exists {
 		t.Fatal(o, err)
 	}

@@ -62,7 +62,8 @@ func TestPodsThatAreEnqueued(t *testing.T) {
 		{"a rule of a device", []plan.Object{claim, newClaim("d", by(newPod("db")), only("p", "d1"))}, nil,
 			newRule("r", &resourcev1.DeviceTaintSelector{Device: ptr.To("d0")}, bad("k", 0)), []string{"web"}},
 		{"a rule of no device", []plan.Object{claim}, nil, newRule("r", nil, bad("k", 0)), nil},
-		{"the status of a rule", []plan.Object{claim, rule}, rule, withStatus(newRule("r", everything(), bad("k", 0)), "True", "", "", 3), nil},
+		{"the status of a rule", []plan.Object{claim, rule}, rule, withStatus(newRule("r", everything(), bad("k", 0)), "True", "", "", 3),
+			nil},
 	} {
 		k := newTestCaches(t, c.cached...)
 		var keys []plan.Key
@@ -147,7 +148,8 @@ func TestCounts(t *testing.T) { // DTE-7
 	there := newClaim("c", by(elsewhere), tolerating(tolerates("k", 300)))
 	there.Namespace = "other"
 	k := newTestCaches(t, web, db, elsewhere, there, newClaim("c", by(web)), newClaim("d", by(web)), newClaim("m", by(db), of(db), only("q", "d0")),
-		newPod("leaves", names("l"), leaving), newClaim("l", by(newPod("leaves"))), newClaim("x", by(newPod("gone"))), newClaim("u", unallocated),
+		newPod("leaves", names("l"), leaving), newClaim("l", by(newPod("leaves"))), newClaim("x", by(newPod("gone"))),
+		newClaim("u", unallocated),
 		newPod("strong", names("s")), newClaim("s", by(newPod("strong")), tolerating(tolerates("", -1))),
 		newRule("all", everything(), bad("k", 0)), newRule("p", inPool("p"), withEffect("None")), newRule("none", nil, bad("k", 0)))
 	want := counts{Pods: 4, Rules: map[string]count{"all": {3, 2, 7}, "p": {2, 2, 6}, "none": {}}}

@@ -163,8 +163,8 @@ func allocatedAt(c *resourcev1.ResourceClaim) time.Time {
 // never is the time for which a taint is tolerated that is tolerated without end.
 const never = time.Duration(math.MaxInt64)
 
-// toleration is for how long a NoExecute taint is tolerated: without end if one of the tolerations that match it says so,
-// else as the shortest of them says; zero if none matches.
+// toleration is for how long a NoExecute taint is tolerated: without end if one of the tolerations that match it says
+// so, else as the shortest of them says; zero if none matches.
 func toleration(all []resourcev1.DeviceToleration, t resourcev1.DeviceTaint) time.Duration {
 	shortest, matched := never, false
 	for _, o := range all {

@@ -250,7 +250,8 @@ func TestEverythingIsProved(t *testing.T) {
 			t.Errorf("it goes for %v, which is gone: %+v", p.Proof[1], again)
 		}
 		read[p.Proof[0]] = reconcile.Reading{Objects: []plan.Object{newPod("web", uid("other"))}}
-		if _, q := planEviction(epoch, prove(observation{Exists: true, Snapshot: s}, reconcile.Proof{Now: epoch, Read: read}).Snapshot); !q.Empty() {
+		o = prove(observation{Exists: true, Snapshot: s}, reconcile.Proof{Now: epoch, Read: read})
+		if _, q := planEviction(epoch, o.Snapshot); !q.Empty() {
 			t.Errorf("another pod of the name goes: %+v", d)
 		}
 	})

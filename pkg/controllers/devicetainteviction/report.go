@@ -51,7 +51,8 @@ func (s ruleSnapshot) wanted() metav1.Condition {
 	case effect != resourcev1.DeviceTaintEffectNoExecute:
 		c.Reason, c.Message = otherEffect, "Eviction only happens for the NoExecute effect."
 	case s.Pending.Pods > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, podsPending, strings.TrimSpace(s.Pending.need()+" "+evicted)
+		c.Status, c.Reason = metav1.ConditionTrue, podsPending
+		c.Message = strings.TrimSpace(s.Pending.need() + " " + evicted)
 	case s.Evicted > 0:
 		c.Reason, c.Message = completed, evicted
 	default:

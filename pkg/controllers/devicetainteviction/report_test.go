@@ -13,7 +13,8 @@ import (
 )
 
 // withStatus has a rule say something about its generation or another one.
-func withStatus(r *resourcev1.DeviceTaintRule, status metav1.ConditionStatus, reason, message string, generation int64) *resourcev1.DeviceTaintRule {
+func withStatus(r *resourcev1.DeviceTaintRule, status metav1.ConditionStatus, reason, message string,
+	generation int64) *resourcev1.DeviceTaintRule {
 	r.Status.Conditions = []metav1.Condition{{Type: "EvictionInProgress", Status: status, Reason: reason, Message: message,
 		ObservedGeneration: generation, LastTransitionTime: *timeAt(-60)}}
 	return r
@@ -66,11 +67,13 @@ func TestStatus(t *testing.T) { // DTE-7
 		{"DTE-7 another effect", effect("NoSchedule"), count{3, 2, 4}, 0, "False", "OtherEffect",
 			"Eviction only happens for the NoExecute effect.", 0},
 		{"DTE-7 it says so already", withStatus(rule(), "False", "NotStarted", "", 3), count{}, 0, "", "", "", 0},
-		{"DTE-7 it said so of the spec before", withStatus(rule(), "False", "NotStarted", "", 2), count{}, 0, "False", "NotStarted", "", -60},
+		{"DTE-7 it said so of the spec before", withStatus(rule(), "False", "NotStarted", "", 2), count{}, 0, "False",
+			"NotStarted", "", -60},
 		{"DTE-7 the number changes", withStatus(rule(), "True", "PodsPendingEviction", "2 pods", 3), count{Pods: 1, Namespaces: 1}, 0, "True",
 			"PodsPendingEviction", "1 pod needs to be evicted in 1 namespace.", -60},
 		{"DTE-7 what would be is counted once", withStatus(effect("None"), "False", "NoEffect", "2 pods", 3), count{3, 2, 4}, 0, "", "", "", 0},
-		{"DTE-7 for each spec", withStatus(effect("None"), "False", "NoEffect", "2 pods", 2), count{3, 2, 4}, 0, "False", "NoEffect", "*", -60},
+		{"DTE-7 for each spec", withStatus(effect("None"), "False", "NoEffect", "2 pods", 2), count{3, 2, 4}, 0, "False",
+			"NoEffect", "*", -60},
 		{"a process that has begun a moment ago does not undo what the one before has said",
 			withStatus(rule(), "False", "Completed", "2 pods", 3), count{}, 0, "", "", "", 0},
 		{"but goes on counting", withStatus(rule(), "False", "Completed", "2 pods", 3), count{}, 1, "False", "Completed",
@@ -123,8 +126,8 @@ func TestPreviewed(t *testing.T) {
 		{"and the selector", before(), after(func(r *resourcev1.DeviceTaintRule) { r.Spec.DeviceSelector = everything() }), false},
 		{"its status was about the spec before", withStatus(before(), "False", "NoEffect", "", 2), after(), false},
 		{"it has no status yet", newRule("r", inPool("p"), withEffect("None")), after(), false},
-		{"it had the effect NoSchedule", withStatus(newRule("r", inPool("p"), withEffect("NoSchedule")), "False", "NoEffect", "", 3), after(),
-			false},
+		{"it had the effect NoSchedule", withStatus(newRule("r", inPool("p"), withEffect("NoSchedule")), "False", "NoEffect", "", 3),
+			after(), false},
 		{"it has no effect still", before(), after(func(r *resourcev1.DeviceTaintRule) { r.Spec.Taint = withEffect("None") }), false},
 		{"another one has its name", before(), after(func(r *resourcev1.DeviceTaintRule) { r.UID = "other" }), false},
 		{"it is new", nil, after(), false},

@@ -171,9 +171,10 @@ func (k *caches) rulesOf(claims ...*resourcev1.ResourceClaim) (keys []plan.Key) 
 // tainted reports whether a device of a claim has a taint for which pods are evicted, tolerated or not.
 func (k *caches) tainted(c *resourcev1.ResourceClaim) bool {
 	for _, d := range devicesOf(c) {
-		in := k.slices.By(poolOf(d).String())
-		if slices.ContainsFunc(in, func(s *resourcev1.ResourceSlice) bool { return len(evictingTaints(s)[d.Device]) > 0 }) {
-			return true
+		for _, s := range k.slices.By(poolOf(d).String()) {
+			if len(evictingTaints(s)[d.Device]) > 0 {
+				return true
+			}
 		}
 	}
 	return len(k.rulesOf(c)) > 0
