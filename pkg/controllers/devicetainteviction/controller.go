@@ -20,11 +20,8 @@ import (
 // status of rules.
 const name = "device-taint-eviction-controller"
 
-// The gates that switch the controller off, and its obedience to DeviceTaintRules (REG-43).
-const (
-	gate      = "DRADeviceTaints"
-	rulesGate = "DRADeviceTaintRules"
-)
+// rulesGate is the feature gate without which DeviceTaintRules are not obeyed (REG-43).
+const rulesGate = "DRADeviceTaintRules"
 
 // statusPeriod is how long the status of a rule may be behind, unless its spec has changed (DTE-7).
 const statusPeriod = 10 * time.Second
@@ -37,6 +34,7 @@ func New(o Options) manager.Controller {
 		Name:    name,
 		Account: name,
 		Flags:   &o,
+		Gates:   []string{"DRADeviceTaints"},
 		Needs: []schema.GroupVersionResource{
 			version.WithResource("resourceclaims"), version.WithResource("resourceslices"),
 		},
@@ -48,9 +46,6 @@ func New(o Options) manager.Controller {
 
 // init builds the controller of pods, which are evicted, and that of rules, whose status tells of it.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	if !c.Enabled(gate) {
-		return nil, manager.Off{Why: "the feature gate " + gate + " is off"}
-	}
 	k, err := newCaches(c.Informers, c.Enabled(rulesGate))
 	if err != nil {
 		return nil, err

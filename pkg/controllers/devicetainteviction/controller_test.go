@@ -14,13 +14,14 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -423,22 +424,22 @@ func TestDTE8MEND33Metrics(t *testing.T) {
 	})
 }
 
-// The gates switch it off, and its obedience to rules.
-func TestGates(t *testing.T) { // REG-43
+// A gate switches it off, and another one its obedience to rules.
+func TestREG43Gates(t *testing.T) {
 	entry := New(Options{})
-	for _, c := range []struct {
-		off  string
-		runs bool
-	}{{gate, false}, {rulesGate, true}} {
-		ctx := managertest.Context(t, clienttest.NewServer(), entry)
-		ctx.Enabled = func(name string) bool { return name != c.off }
-		_, err := entry.Init(ctx)
-		if off := (manager.Off{}); errors.As(err, &off) == c.runs {
-			t.Errorf("%s: %v", c.off, err)
-		}
-	}
 	if entry.Name != "device-taint-eviction-controller" || entry.Account != entry.Name || entry.Alias != "" || entry.OffByDefault ||
-		len(entry.Needs) != 2 || len(entry.Uses) != 1 {
+		fmt.Sprint(entry.Gates) != "[DRADeviceTaints]" || len(entry.Needs) != 2 || len(entry.Uses) != 1 {
 		t.Errorf("%+v", entry)
+	}
+	for _, obeyed := range []bool{true, false} {
+		k, err := newCaches(informers.NewFactory(fake.NewClientset(), 0), obeyed)
+		if err != nil || (k.rules != nil) != obeyed || len(k.allRules()) > 0 {
+			t.Errorf("obeyed: %t: %+v, %v", obeyed, k, err)
+		}
+		ctx := managertest.Context(t, clienttest.NewServer(), entry)
+		ctx.Enabled = func(gate string) bool { return gate != rulesGate || obeyed }
+		if _, err := entry.Init(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
