@@ -24,6 +24,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/csrsigning":                       "certificates end by the wall clock",
 	"pkg/controllers/daemonset":                        "own",
 	"pkg/controllers/deployment":                       "seen",
+	"pkg/controllers/devicetainteviction":              "seconds since drivers and the API server say that a taint was added; and own",
 	"pkg/controllers/disruption":                       "own, and times that the API server has written in the status",
 	"pkg/controllers/garbagecollector":                 "own",
 	"pkg/controllers/horizontalpodautoscaler":          "seen",

@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrsigning"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/daemonset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/devicetainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/disruption"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
@@ -65,6 +66,7 @@ func Registry() []manager.Controller {
 		csrsigning.New(csrsigning.Options{}),
 		daemonset.New(daemonset.Options{}),
 		deployment.New(deployment.Options{}),
+		devicetainteviction.New(devicetainteviction.Options{}),
 		disruption.New(disruption.Options{}),
 		endpoint.New(endpoint.Options{}),
 		endpointslice.New(endpointslice.Options{}),

@@ -69,6 +69,8 @@ const (
 	ClusterTrustBundle    = "ClusterTrustBundle"
 	StorageVersion        = "StorageVersion"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
+	ResourceSlice         = "ResourceSlice"
+	DeviceTaintRule       = "DeviceTaintRule"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -80,7 +82,7 @@ var examples = []Object{
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
 	&resourcev1.ResourceClaim{}, &certificatesv1.PodCertificateRequest{}, &certificatesv1.ClusterTrustBundle{},
-	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{},
+	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -59,6 +59,7 @@ func Entries() []Entry {
 		csrSigningEntry(),
 		daemonSetEntry(),
 		deploymentEntry(),
+		deviceTaintEvictionEntry(),
 		disruptionEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),

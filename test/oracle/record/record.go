@@ -57,7 +57,7 @@ type kind struct {
 func (k *kind) global() bool {
 	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment,
 		oracle.VolumeAttributesClass, oracle.ServiceCIDR, oracle.IPAddress, oracle.ClusterTrustBundle,
-		oracle.StorageVersion}, k.Kind)
+		oracle.StorageVersion, oracle.ResourceSlice, oracle.DeviceTaintRule}, k.Kind)
 }
 
 // get begins a request for the objects of the kind in a namespace; for all if none is named.

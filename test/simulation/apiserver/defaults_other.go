@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 )
 
 func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
@@ -73,6 +74,25 @@ func defaultResourceClaim(c *resourcev1.ResourceClaim) {
 				orDefault(&r.Count, 1)
 			}
 		}
+	}
+}
+
+func defaultResourceSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		for j := range s.Spec.Devices[i].Taints {
+			orPointer(&s.Spec.Devices[i].Taints[j].TimeAdded, now())
+		}
+	}
+}
+
+func defaultDeviceTaintRule(r *resourcev1.DeviceTaintRule) { orPointer(&r.Spec.Taint.TimeAdded, now()) }
+
+// updateDeviceTaintRule has another effect begin now, unless the update says when.
+func updateDeviceTaintRule(r, old *resourcev1.DeviceTaintRule, subresource string) {
+	keepMetaWithStatus(r, old, subresource)
+	is, was := &r.Spec.Taint, old.Spec.Taint
+	if is.Effect != was.Effect && is.TimeAdded.Equal(was.TimeAdded) {
+		is.TimeAdded = ptr.To(now())
 	}
 }
 

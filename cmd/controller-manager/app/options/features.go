@@ -23,6 +23,7 @@ const oldestEmulated = "1.34"
 // all components (CLI-28).
 var obeyed = []string{
 	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
+	"DRADeviceTaintRules", "DRADeviceTaints",
 	"DRAExtendedResource",
 	"DeploymentReplicaSetTerminatingReplicas",
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
