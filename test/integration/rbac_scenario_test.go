@@ -104,6 +104,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"stored objects":       (*bench).workOfMigrations,
 		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,
 		"storage versions": (*bench).endOfAPIServers,
+		"admission policies": (*bench).lifeOfAPolicy,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

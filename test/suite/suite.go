@@ -94,7 +94,7 @@ func Entries() []Entry {
 		classProtectionEntry(),
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
-		storageVersionGCEntry(),
+		storageVersionGCEntry(),		admissionPolicyEntry(),
 	}
 }
 
