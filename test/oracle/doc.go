@@ -98,6 +98,7 @@
 //	S35  WhatCanBeBoundIsBound: at rest, what can be bound is bound
 //	S36  RangesStayWhileUsed: ServiceCIDRs stay while they alone hold an address of a Service
 //	S37  DevicesFollowPods: claims for devices are made once, go with their pods and not before, and are reserved for pods that may run
+//	S41  PodGroupsStayWhileTheirPodsRun: a PodGroup stays while a pod of it may run
 //	L1   EndsAtAFixpoint: the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   DeploymentsComplete: each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -22,6 +22,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,7 @@ const (
 	IPAddress             = "IPAddress"
 	ResourceClaim         = "ResourceClaim"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
+	PodGroup              = "PodGroup"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -74,7 +76,7 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
+	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}, &schedulingv1beta1.PodGroup{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

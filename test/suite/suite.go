@@ -66,6 +66,7 @@ func Entries() []Entry {
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
 		claimProtectionEntry(),
+		podGroupProtectionEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

@@ -8,6 +8,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -66,12 +68,18 @@ var notServed = sets.New(
 	schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
 )
 
+// servedEarly are kinds of versions that are not served by default.
+var servedEarly = sets.New(
+	schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
+	resourcev1alpha3.SchemeGroupVersion.WithKind("ResourcePoolStatusRequest"),
+)
+
 // clusterScoped are the kinds whose objects have no namespace.
 var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "ResourcePoolStatusRequest",
 	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
@@ -182,6 +190,7 @@ func otherRules() map[string]rules {
 		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
 			create: creates(createCSIDriver)},
 		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
+		"podgroups":                       {generations: true, defaults: each(defaultPodGroup), create: creates(createPodGroup)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
