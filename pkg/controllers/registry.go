@@ -28,6 +28,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumebinder"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumeexpander"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgroupprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
@@ -76,6 +77,7 @@ func Registry() []manager.Controller {
 		persistentvolumebinder.New(persistentvolumebinder.Options{}),
 		persistentvolumeexpander.New(persistentvolumeexpander.Options{}),
 		podgc.New(podgc.Options{}),
+		podgroupprotection.New(podgroupprotection.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
 		replicaset.New(replicaset.Options{}),
