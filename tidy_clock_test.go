@@ -34,6 +34,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/nodelifecycle":                    "seen",
 	"pkg/controllers/persistentvolumebinder":           "own, and seconds since the API server has created a volume",
 	"pkg/controllers/podgc":                            "seen",
+	"pkg/controllers/podgroupprotection":               "own",
 	"pkg/controllers/pvcprotection":                    "own, and an event some seconds after a deletion",
 	"pkg/controllers/resourceclaim":                    "own: for how long a template is missing",
 	"pkg/controllers/resourcequota":                    "own",

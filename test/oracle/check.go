@@ -150,7 +150,7 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S37, L1 and L3.
+// All are the oracles that Check can run, S1 to S41, L1 and L3.
 func All() []Oracle {
 	return []Oracle{
 		NoPodBeyondReplicas(), NoDeletionOfNeededPods(), DeletionsHitTheirPod(), OneLiveController(),

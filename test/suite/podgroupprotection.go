@@ -29,7 +29,7 @@ func podGroupProtectionEntry() Entry {
 	return Entry{
 		Controller: "podgroup-protection-controller",
 		Operations: map[string]Operation{
-			"podgroup":  podGroupOfUsers,  // NAME parent=: a PodGroup, in a CompositePodGroup; do=delete, strip
+			"podgroup":  podGroupOfUsers,  // NAME parent=: a PodGroup, in a CompositePodGroup; do=delete
 			"grouped":   groupedPod,       // NAME group= image=: a pod of a PodGroup; do=delete
 			"composite": compositeOfUsers, // NAME parent=: a CompositePodGroup; do=delete
 		},
@@ -56,10 +56,7 @@ func podGroupProtectionEntry() Entry {
 				g.Add(soon-time.Second, "fault m* delay pods %ds for=20s", 1+g.IntN(5))
 				g.Add(soon, "grouped %s-late group=%s image=%s:1", group, group, actors.Good)
 			}
-			what := workload.Pick(g, "delete", "delete", "delete", "strip")
-			if g.Add(soon+g.Early(), "podgroup %s do=%s", group, what); what == "strip" {
-				return
-			}
+			g.Add(soon+g.Early(), "podgroup %s do=delete", group)
 			for i := range pods {
 				if g.IntN(3) > 0 {
 					g.Add(soon+2*g.Early(), "grouped %s-%d do=delete", group, i)
@@ -103,11 +100,8 @@ func inGroup(p *corev1.Pod, group string) *corev1.Pod {
 }
 
 func podGroupOfUsers(u *User, l script.Line) error {
-	switch do, _ := l.Get("do"); do {
-	case "delete":
+	if do, _ := l.Get("do"); do == "delete" {
 		return remove[*schedulingv1beta1.PodGroup](u, l.Arg(0))
-	case "strip":
-		return edit(u, l.Arg(0), func(g *schedulingv1beta1.PodGroup) { g.Finalizers = nil })
 	}
 	parent, _ := l.Get("parent")
 	return create(u, newPodGroup(l.Arg(0), parent))
@@ -163,16 +157,13 @@ func (u *User) deletePodGroups(n int) {
 	}
 }
 
-// podGroupsSettled says which PodGroups lack the finalizer, which should be gone, and which have lost the finalizer while a pod might run
+// podGroupsSettled says which PodGroups should be gone, and which have lost the finalizer while a pod might run
 // that was there before their deletion.
 func podGroupsSettled(s *View) (wrong []string) {
 	pods := all[*corev1.Pod](s)
 	for _, g := range subjects[*schedulingv1beta1.PodGroup](s) {
 		kept := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return keepsPodGroup(p, g) })
-		switch has := slices.Contains(g.Finalizers, podGroupProtection); {
-		case !has && g.DeletionTimestamp == nil: // PGP-2
-			wrong = append(wrong, fmt.Sprintf("the PodGroup %s lacks the finalizer", g.Name))
-		case has && g.DeletionTimestamp != nil && !kept: // PGP-3
+		if slices.Contains(g.Finalizers, podGroupProtection) && g.DeletionTimestamp != nil && !kept { // PGP-3
 			wrong = append(wrong, fmt.Sprintf("the PodGroup %s is still there, and no pod of it may run", g.Name))
 		}
 	}
@@ -233,7 +224,7 @@ func keepsComposite(o, group Object) bool {
 }
 
 // compositesSettled says which CompositePodGroups should be gone, and which have lost the finalizer while a group was in them that was
-// there before their deletion (V38-87). It looks at changes, and there are none of a real control plane.
+// there before their deletion (PGP-7). It looks at changes, and there are none of a real control plane.
 func compositesSettled(s *View) (wrong []string) {
 	last := s.past(compositeGroups, 1<<62)
 	for _, c := range last {

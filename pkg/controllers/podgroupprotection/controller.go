@@ -61,7 +61,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 func protect[G group](o *Options, c manager.Context, queue string, protection plan.Protection,
 	k *caches[G]) reconcile.Part {
 	p := planner{protection: protection}
-	watches := []reconcile.Watch{k.groups.Watch(protection.Enqueues, informers.WithResync)}
+	watches := []reconcile.Watch{k.groups.Watch(enqueuedByGroup, informers.WithResync)}
 	for _, m := range k.members {
 		p.members = append(p.members, m.member)
 		watches = append(watches, m.watch(k.enqueuedBy(m.member)))

@@ -99,6 +99,14 @@ func (k *caches[G]) prove(o observation[G], proof reconcile.Proof) observation[G
 	return o
 }
 
+// enqueuedByGroup returns a group that is being deleted, and one that is gone, so that nothing of it is remembered.
+func enqueuedByGroup(before, after plan.Object) []plan.Key {
+	if after != nil && after.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return informers.Itself(before, after)
+}
+
 // enqueuedBy returns the group that a member has kept before a change, and does not after it, if the group is being
 // deleted. If the cache of groups does not show yet that it is, it enqueues itself when it does.
 func (k *caches[G]) enqueuedBy(m member) func(before, after plan.Object) []plan.Key {

@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// The finalizers of PodGroups (PGP-1) and of CompositePodGroups (V38-87).
+// The finalizers of PodGroups (PGP-1) and of CompositePodGroups (PGP-7).
 const (
 	podGroupProtection  plan.Protection = "scheduling.k8s.io/podgroup-protection"
 	compositeProtection plan.Protection = "scheduling.k8s.io/compositepodgroup-protection"
@@ -93,7 +93,7 @@ func keptByPod(o plan.Object) string {
 	return ptr.Deref(p.Spec.SchedulingGroup.PodGroupName, "")
 }
 
-// parent names the CompositePodGroup that a group is in (V38-87).
+// parent names the CompositePodGroup that a group is in (PGP-7).
 func parent(o plan.Object) string {
 	switch g := o.(type) {
 	case *podGroup:
@@ -113,35 +113,30 @@ type planner struct {
 	members    []member
 }
 
-// planFinalizer gives a group its finalizer, and takes it off one that is being deleted when nobody keeps it. The
-// change is an update of the version that was observed.
+// planFinalizer takes the finalizer off a group that is being deleted when nobody keeps it. The change is an update of
+// the version that was observed. That API servers give the finalizer to new groups is enough (PGP-2).
 func planFinalizer[G group](of planner) func(time.Time, snapshot[G]) plan.Plan {
 	return func(_ time.Time, s snapshot[G]) (p plan.Plan) {
 		switch g := s.Group; {
-		case !of.protection.Due(g):
-			return plan.Plan{Why: "there is nothing to do"}
-		case g.GetDeletionTimestamp() == nil:
-			p.Why = "the group lacks the finalizer that protects it while it is used"
+		case g.GetDeletionTimestamp() == nil || !of.protection.Due(g):
+			p.Why = "there is nothing to do"
 		case s.Members.Count > 0:
 			p.Why = "the group is being deleted, and stays because of " + s.Members.String()
 			if s.Listed {
 				p.Requeue = listAgain
 			}
-			return p
 		case !s.Proved && s.Wait > 0:
 			p.Why = "the group is being deleted, and waits until the caches show a state that is later"
 			p.Requeue = lookAgain
-			return p
 		case !s.Proved:
 			p.Why = "the group is being deleted, and waits for live lists of what may keep it"
 			for _, m := range of.members {
 				p.Proof = append(p.Proof, m.list(g.GetNamespace()))
 			}
-			return p
 		default:
 			p.Why = "the group is being deleted and nothing keeps it: take its finalizer off"
+			p.Steps = []plan.Step{of.protection.Toggle(s.Group, p.Why)}
 		}
-		p.Steps = []plan.Step{of.protection.Toggle(s.Group, p.Why)}
 		return p
 	}
 }

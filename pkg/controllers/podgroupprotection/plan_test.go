@@ -29,11 +29,11 @@ func TestPlan(t *testing.T) {
 		why     string // nothing is written
 		requeue time.Duration
 	}{
-		{"PGP-2 a PodGroup that lacks the finalizer gets it", seen{Group: newGroup("gang")}, []string{finalizer}, "", 0},
-		{"PGP-2 other finalizers stay", seen{Group: newGroup("gang", with("x"))}, []string{"x", finalizer}, "", 0},
+		{"PGP-2 a PodGroup that lacks the finalizer does not get it", seen{Group: newGroup("gang", with("x"))}, nil, "there is nothing to do", 0},
 		{"PGP-1 a PodGroup that has it", seen{Group: newGroup("gang", with(finalizer))}, nil, "there is nothing to do", 0},
-		{"PGP-2 one that is being deleted gets it no more", seen{Group: newGroup("gang", leaving)}, nil, "there is nothing to do", 0},
-		{"PGP-3 nobody keeps it", seen{Group: doomed, Proved: true}, []string{"x"}, "", 0},
+		{"one that is being deleted and lacks it", seen{Group: newGroup("gang", leaving, with("x")), Proved: true}, nil,
+			"there is nothing to do", 0},
+		{"PGP-1 PGP-3 nobody keeps it", seen{Group: doomed, Proved: true}, []string{"x"}, "", 0},
 		{"PGP-3 a pod keeps it", seen{Group: doomed, Members: rank, Proved: true}, nil,
 			"the group is being deleted, and stays because of the Pod rank-0", 0},
 		{"PGP-3 many pods keep it", seen{Group: doomed, Members: members{3, rank.First}}, nil,
@@ -72,12 +72,12 @@ func TestProof(t *testing.T) { // PGP-3
 	composites.Kind = compositeKind
 	fleet := newComposite("fleet", leaving, with(compositeFinalizer))
 	if diff := cmp.Diff([]plan.Ref{groups, composites}, planComposite(epoch, snapshot[*compositePodGroup]{Group: fleet}).Proof); diff != "" {
-		t.Errorf("V38-87: %s", diff)
+		t.Errorf("PGP-7: %s", diff)
 	}
 }
 
 // A CompositePodGroup has a finalizer of its own.
-func TestV38_87CompositeFinalizer(t *testing.T) {
+func TestPGP7CompositeFinalizer(t *testing.T) {
 	s := snapshot[*compositePodGroup]{Group: newComposite("fleet", leaving, with(compositeFinalizer, finalizer)), Proved: true}
 	if diff := cmp.Diff([]string{finalizer}, written(t, planComposite(epoch, s))); diff != "" {
 		t.Error(diff)

@@ -2,8 +2,8 @@ package podgroupprotection
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server; PGP-12 is the most that its account may have. Those on
-// CompositePodGroups are there only where an API server has the kind (V38-99).
+// Rights are what the controller asks of the API server; PGP-5 is the most that its account may have. Those on
+// CompositePodGroups are there only where an API server has the kind (PGP-5).
 func Rights() rbac.Rights {
 	const group, groups, composites = "scheduling.k8s.io", "podgroups", "compositepodgroups"
 	return rbac.Rights{

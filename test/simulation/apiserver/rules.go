@@ -190,7 +190,7 @@ func otherRules() map[string]rules {
 		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
 			create: creates(createCSIDriver)},
 		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
-		"podgroups":                       {generations: true, defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"podgroups":                       {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
