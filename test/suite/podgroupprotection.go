@@ -189,8 +189,8 @@ func keptBefore(s *View, e Change, resource string, keeps func(o, group Object) 
 	}
 	for _, o := range s.past(resource, e.Version-1) {
 		if before[string(o.GetUID())] && keeps(o, e.Object) {
-			wrong = append(wrong, fmt.Sprintf("the group %s has lost its finalizer at version %d, while %s of %s kept it", e.Object.GetName(),
-				e.Version, o.GetName(), resource))
+			wrong = append(wrong, fmt.Sprintf("the group %s has lost its finalizer at version %d, while %s of %s kept it",
+				e.Object.GetName(), e.Version, o.GetName(), resource))
 		}
 	}
 	return wrong

@@ -27,7 +27,7 @@ func BenchmarkObserveAndPlan(b *testing.B) {
 
 // BenchmarkPodChanges looks at pods that change, as every change of any pod in the cluster is looked at.
 func BenchmarkPodChanges(b *testing.B) {
-	enqueued := cachesWith(b, newGroup("gang", leaving, with(finalizer))).ofPodGroups().enqueuedBy(ofPods)
+	enqueued := cachesWith(b, newGroup("gang", leaving, with(finalizer))).ofPodGroups().enqueuedBy(pods())
 	p := newPod("rank-0", "gang")
 	for b.Loop() {
 		if enqueued(p, p) != nil {

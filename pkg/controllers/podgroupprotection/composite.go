@@ -5,10 +5,13 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// compositeKind is that of CompositePodGroups, which API servers have in this version since 1.38.
-var compositeKind = schedulingv1beta1.SchemeGroupVersion.WithKind("CompositePodGroup")
+// compositeKind() is that of CompositePodGroups, which API servers have in this version since 1.38.
+func compositeKind() schema.GroupVersionKind {
+	return schedulingv1beta1.SchemeGroupVersion.WithKind("CompositePodGroup")
+}
 
 // compositePodGroup is a CompositePodGroup. k8s.io/api has the version since 0.38, with the same fields as the older
 // one that it has had before.
@@ -40,7 +43,8 @@ func (l *compositePodGroupList) DeepCopyObject() runtime.Object {
 // scheme has the kinds that client-go does not.
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypeWithName(compositeKind, &compositePodGroup{})
-	s.AddKnownTypeWithName(compositeKind.GroupVersion().WithKind("CompositePodGroupList"), &compositePodGroupList{})
+	kind := compositeKind()
+	s.AddKnownTypeWithName(kind, &compositePodGroup{})
+	s.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &compositePodGroupList{})
 	return s
 }

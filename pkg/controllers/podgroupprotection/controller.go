@@ -91,22 +91,22 @@ type stores struct {
 func newStores(f *informers.Factory, composed bool) (s stores, err error) {
 	const index = "kept group"
 	var errs [3]error
-	s.pods, errs[0] = informers.IndexedPods(f, index, keys[*pod](ofPods),
+	s.pods, errs[0] = informers.IndexedPods(f, index, keys[*pod](pods()),
 		informers.PodFields{Paths: []string{"status.phase", "spec.schedulingGroup.podGroupName"}})
-	s.groups, errs[1] = informers.IndexedObjects(f, index, keys[*podGroup](ofGroups))
+	s.groups, errs[1] = informers.IndexedObjects(f, index, keys[*podGroup](podGroups()))
 	if composed {
-		s.composites, errs[2] = informers.IndexedObjects(f, index, keys[*compositePodGroup](ofComposites))
+		s.composites, errs[2] = informers.IndexedObjects(f, index, keys[*compositePodGroup](composites()))
 	}
 	return s, errors.Join(errs[:]...)
 }
 
 // ofPodGroups is what the controller of PodGroups reads.
 func (s stores) ofPodGroups() *caches[*podGroup] {
-	return &caches[*podGroup]{s.groups.Store, []cachedMembers{membersIn(s.pods, ofPods)}}
+	return &caches[*podGroup]{s.groups.Store, []cachedMembers{membersIn(s.pods, pods())}}
 }
 
 // ofComposites is what the controller of CompositePodGroups reads.
 func (s stores) ofComposites() *caches[*compositePodGroup] {
 	return &caches[*compositePodGroup]{s.composites.Store,
-		[]cachedMembers{membersIn(s.groups, ofGroups), membersIn(s.composites, ofComposites)}}
+		[]cachedMembers{membersIn(s.groups, podGroups()), membersIn(s.composites, composites())}}
 }

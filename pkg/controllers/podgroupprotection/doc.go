@@ -1,5 +1,5 @@
-// Package podgroupprotection is the podgroup-protection controller: a PodGroup that is deleted stays as long as a pod of
-// it may run, and a CompositePodGroup as long as a group names it as its parent.
+// Package podgroupprotection is the podgroup-protection controller: a PodGroup that is deleted stays as long as a pod
+// of it may run, and a CompositePodGroup as long as a group names it as its parent.
 //
 // A program passes what podgroupprotection.New(podgroupprotection.Options{}) returns to manager.New. For users,
 // docs/podgroupprotection.md says what the controller does.

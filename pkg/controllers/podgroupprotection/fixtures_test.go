@@ -32,7 +32,7 @@ func newGroup(name string, edits ...edit) *podGroup {
 func newComposite(name string, edits ...edit) *compositePodGroup {
 	c := &compositePodGroup{}
 	c.ObjectMeta = metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-fleet", ResourceVersion: "5"}
-	c.GetObjectKind().SetGroupVersionKind(compositeKind)
+	c.GetObjectKind().SetGroupVersionKind(compositeKind())
 	return edited(c, edits)
 }
 

@@ -32,9 +32,9 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		w := &world{stores: cachesWith(t, p, g, c), cached: []plan.Object{p, g, c}, live: []plan.Object{p, g}}
 		for _, one := range [][2]plan.Object{{nil, p}, {p, nil}, {p, p}, {nil, g}, {g, nil}, {nil, c}, {c, nil}} {
-			w.ofPodGroups().enqueuedBy(ofPods)(one[0], one[1])
-			w.ofComposites().enqueuedBy(ofGroups)(one[0], one[1])
-			w.ofComposites().enqueuedBy(ofComposites)(one[0], one[1])
+			w.ofPodGroups().enqueuedBy(pods())(one[0], one[1])
+			w.ofComposites().enqueuedBy(podGroups())(one[0], one[1])
+			w.ofComposites().enqueuedBy(composites())(one[0], one[1])
 		}
 		before := []plan.Object{g.DeepCopy(), &compositePodGroup{*c.DeepCopy()}}
 		decided(t, w, g, decide(t, w, w.ofPodGroups(), "gang", planGroup))
@@ -57,7 +57,8 @@ func decided(t *rapid.T, w *world, g plan.Object, p plan.Plan) {
 func TestPatience(t *testing.T) {
 	w := cachesWith(t, newGroup("gang", leaving, with(finalizer)))
 	for after, waits := range map[time.Duration]bool{0: true, patience - 1: true, patience: false, time.Hour: false} {
-		if p := planGroup(epoch, observed(t, w.ofPodGroups(), "gang", after).Snapshot); (p.Requeue > 0) != waits || (len(p.Proof) > 0) == waits {
+		p := planGroup(epoch, observed(t, w.ofPodGroups(), "gang", after).Snapshot)
+		if (p.Requeue > 0) != waits || (len(p.Proof) > 0) == waits {
 			t.Errorf("after %v: %+v", after, p)
 		}
 	}

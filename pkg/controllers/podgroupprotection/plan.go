@@ -76,13 +76,18 @@ func (m member) list(namespace string) plan.Ref {
 	return plan.Ref{Kind: m.kind, Namespace: namespace, All: true, Fields: m.fields, Shared: true}
 }
 
-// The members of PodGroups, and those of CompositePodGroups.
-var (
-	ofPods = member{corev1.SchemeGroupVersion.WithKind("Pod"), "status.phase!=Succeeded,status.phase!=Failed", keptByPod}
+// pods are the members of PodGroups.
+func pods() member {
+	const running = "status.phase!=Succeeded,status.phase!=Failed"
+	return member{corev1.SchemeGroupVersion.WithKind("Pod"), running, keptByPod}
+}
 
-	ofGroups     = member{schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), "", parent}
-	ofComposites = member{compositeKind, "", parent}
-)
+// podGroups and composites are the members of CompositePodGroups.
+func podGroups() member {
+	return member{schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), "", parent}
+}
+
+func composites() member { return member{compositeKind(), "", parent} }
 
 // keptByPod names the PodGroup of a pod that has not ended (PGP-3).
 func keptByPod(o plan.Object) string {

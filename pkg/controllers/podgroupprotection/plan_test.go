@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	planGroup     = planFinalizer[*podGroup](planner{podGroupProtection, []member{ofPods}})
-	planComposite = planFinalizer[*compositePodGroup](planner{compositeProtection, []member{ofGroups, ofComposites}})
+	planGroup     = planFinalizer[*podGroup](planner{podGroupProtection, []member{pods()}})
+	planComposite = planFinalizer[*compositePodGroup](planner{compositeProtection, []member{podGroups(), composites()}})
 )
 
 // seen is a snapshot of a PodGroup of which nothing is proved, and which has been looked at long enough.
@@ -42,7 +42,8 @@ func TestPlan(t *testing.T) {
 			"the group is being deleted, and stays because of the Pod rank-0", listAgain},
 		{"caches may be older than the deletion", seen{Group: doomed, Wait: time.Millisecond}, nil,
 			"the group is being deleted, and waits until the caches show a state that is later", lookAgain},
-		{"they have had their time", seen{Group: doomed}, nil, "the group is being deleted, and waits for live lists of what may keep it", 0},
+		{"they have had their time", seen{Group: doomed}, nil,
+			"the group is being deleted, and waits for live lists of what may keep it", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.seen.Group.DeepCopy()
@@ -63,13 +64,14 @@ func TestPlan(t *testing.T) {
 // What a plan asks for are all objects that may keep the group, as they were no longer than a second ago.
 func TestProof(t *testing.T) { // PGP-3
 	doomed := newGroup("gang", leaving, with(finalizer))
-	pods := plan.Ref{Kind: ofPods.kind, Namespace: "shop", All: true, Fields: "status.phase!=Succeeded,status.phase!=Failed", Shared: true}
-	if diff := cmp.Diff([]plan.Ref{pods}, planGroup(epoch, seen{Group: doomed}).Proof); diff != "" {
+	running := plan.Ref{Kind: pods().kind, Namespace: "shop", All: true, Shared: true,
+		Fields: "status.phase!=Succeeded,status.phase!=Failed"}
+	if diff := cmp.Diff([]plan.Ref{running}, planGroup(epoch, seen{Group: doomed}).Proof); diff != "" {
 		t.Error(diff)
 	}
 	groups := plan.Ref{Kind: schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), Namespace: "shop", All: true, Shared: true}
 	composites := groups
-	composites.Kind = compositeKind
+	composites.Kind = compositeKind()
 	fleet := newComposite("fleet", leaving, with(compositeFinalizer))
 	if diff := cmp.Diff([]plan.Ref{groups, composites}, planComposite(epoch, snapshot[*compositePodGroup]{Group: fleet}).Proof); diff != "" {
 		t.Errorf("PGP-7: %s", diff)

@@ -100,10 +100,10 @@ func (w *world) lists(t interface{ Fatal(...any) }, refs []plan.Ref) reconcile.P
 			p, isPod := o.(*pod)
 			c, isComposite := o.(*compositePodGroup)
 			switch _, isGroup := o.(*podGroup); {
-			case isPod && ref.Kind == ofPods.kind && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed,
-				isGroup && ref.Kind == ofGroups.kind:
+			case isPod && ref.Kind == pods().kind && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed,
+				isGroup && ref.Kind == podGroups().kind:
 				r.Objects = append(r.Objects, o)
-			case isComposite && ref.Kind == compositeKind:
+			case isComposite && ref.Kind == compositeKind():
 				text, err := json.Marshal(c)
 				u := &unstructured.Unstructured{}
 				if err == nil {
@@ -188,11 +188,11 @@ func TestWhoLeavesEnqueues(t *testing.T) { // PGP-4
 			}
 			switch before.(type) {
 			case *pod:
-				check(w.group, w.ofPodGroups().enqueuedBy(ofPods)(before, after))
+				check(w.group, w.ofPodGroups().enqueuedBy(pods())(before, after))
 			case *podGroup:
-				check(w.fleet, w.ofComposites().enqueuedBy(ofGroups)(before, after))
+				check(w.fleet, w.ofComposites().enqueuedBy(podGroups())(before, after))
 			case *compositePodGroup:
-				check(w.fleet, w.ofComposites().enqueuedBy(ofComposites)(before, after))
+				check(w.fleet, w.ofComposites().enqueuedBy(composites())(before, after))
 			}
 		}
 	})
