@@ -36,6 +36,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/persistentvolumebinder":           "own, and seconds since the API server has created a volume",
 	"pkg/controllers/podcertificaterequestcleaner":     "minutes since the API server has created a request",
 	"pkg/controllers/podgc":                            "seen",
+	"pkg/controllers/podgroupprotection":               "own",
 	"pkg/controllers/pvcprotection":                    "own, and an event some seconds after a deletion",
 	"pkg/controllers/resourceclaim":                    "own: for how long a template is missing",
 	"pkg/controllers/resourcequota":                    "own",

@@ -31,6 +31,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumeexpander"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podcertificaterequestcleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgroupprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
@@ -84,6 +85,7 @@ func Registry() []manager.Controller {
 		persistentvolumeexpander.New(persistentvolumeexpander.Options{}),
 		podcertificaterequestcleaner.New(podcertificaterequestcleaner.Options{}),
 		podgc.New(podgc.Options{}),
+		podgroupprotection.New(podgroupprotection.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
 		replicaset.New(replicaset.Options{}),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
@@ -58,7 +59,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	for _, entry := range rootFirst(o.Controllers) {
 		if !m.on(entry) {
 			m.switchOff(ctx, entry)
-			entry.Needs, entry.Uses = nil, nil
+			entry.Needs, entry.Uses, entry.GatedUses = nil, nil, nil
 			if entry.Init = entry.Instead; entry.Init == nil {
 				continue
 			}
@@ -128,8 +129,8 @@ func (m *instance) buildInformers() error {
 		}
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
-	if m.Scheme != nil {
-		m.informers.AddScheme(m.Scheme,
+	for _, s := range m.schemes() {
+		m.informers.AddScheme(s,
 			func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 				found, err := m.mapper.Mapping(ctx, kind)
 				return found.GroupVersionResource(), err
@@ -183,8 +184,8 @@ func (m *instance) buildShared() error {
 	if err != nil {
 		return err
 	}
-	if m.Scheme != nil {
-		mapper.AddScheme(m.Scheme)
+	for _, s := range m.schemes() {
+		mapper.AddScheme(s)
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
@@ -192,6 +193,19 @@ func (m *instance) buildShared() error {
 		Clock: reconcile.ClockOf(m.clock.Now),
 	}
 	return nil
+}
+
+// schemes are those with the kinds that are not built in.
+func (m *instance) schemes() (all []*runtime.Scheme) {
+	if m.Scheme != nil {
+		all = append(all, m.Scheme)
+	}
+	for _, c := range m.Controllers {
+		if c.Scheme != nil {
+			all = append(all, c.Scheme)
+		}
+	}
+	return all
 }
 
 // clientOptions let a worker know that a request of its has ended.
@@ -267,7 +281,7 @@ func (m *instance) contextOf(entry *named, own *client.Clients, access reconcile
 	}
 	return Context{
 		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.caches.Metadata,
-		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, entry.Uses),
+		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, m.uses(entry.Controller)),
 		Clients:   own, Root: m.root, Shared: m.shared, Access: access, Brake: entry.brake,
 		RegisterMetrics: m.registerMetrics,
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -68,6 +69,12 @@ type Controller struct {
 	// Uses are APIs that it works without, and uses when they are served: their caches are not waited for, and may be
 	// Missing.
 	Uses []schema.GroupVersionResource
+	// GatedUses are APIs that it uses likewise, but only while a feature gate of Kubernetes is on, by the name of the
+	// gate (REG-92).
+	GatedUses map[string][]schema.GroupVersionResource
+	// Scheme has kinds that are not built in, and that the controller caches and writes as typed objects. It may be
+	// nil.
+	Scheme *runtime.Scheme
 	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It
 	// may be nil: then no role is made for it, and it may cache anything.
 	Rights func() rbac.Rights

@@ -385,6 +385,26 @@ func TestOnByDefault(t *testing.T) {
 		}
 	}
 }
+// Discovery is asked for what a controller uses behind a feature gate only while the gate is on.
+func TestREG92GatedUses(t *testing.T) {
+	client, _ := server(t, http.StatusOK)
+	always, gated := schema.GroupVersionResource{Version: "v1", Resource: "always"}, schema.GroupVersionResource{Version: "v1", Resource: "gated"}
+	for _, on := range []bool{false, true} {
+		o := options(Controller{Name: "toy", Account: "toy", Uses: []schema.GroupVersionResource{always},
+			GatedUses: map[string][]schema.GroupVersionResource{"CompositePodGroup": {gated}},
+			Init:      func(Context) (Runner, error) { return fakeWorker{}, nil }})
+		o.FeatureGates = map[string]bool{"CompositePodGroup": on}
+		built, err := New(client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := built.current.Load()
+		defer m.close()
+		if m.apis.Gate(always, "") == nil || (m.apis.Gate(gated, "") != nil) != on {
+			t.Errorf("with the gate %t, discovery is asked for other APIs", on)
+		}
+	}
+}
 
 // Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2,
 // REG-61).

@@ -24,6 +24,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,8 @@ const (
 	StorageVersion        = "StorageVersion"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
 	ResourceSlice         = "ResourceSlice"
-	DeviceTaintRule       = "DeviceTaintRule"
+	DeviceTaintRule       = "DeviceTaintRule"	PodGroup              = "PodGroup"
+	Workload              = "Workload"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -82,7 +84,7 @@ var examples = []Object{
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
 	&resourcev1.ResourceClaim{}, &certificatesv1.PodCertificateRequest{}, &certificatesv1.ClusterTrustBundle{},
-	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{},
+	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -104,6 +104,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	}
 	server.Define(apiserver.Definitions)
 	server.Define(gadgets)
+	server.Define(composites)
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond

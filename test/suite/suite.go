@@ -70,7 +70,7 @@ func Entries() []Entry {
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
 		claimProtectionEntry(),
-		podCertificateRequestCleanerEntry(),
+		podCertificateRequestCleanerEntry(),		podGroupProtectionEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,6 +39,18 @@ func defaultAdmissionPolicy(p *admissionv1.ValidatingAdmissionPolicy) {
 
 func defaultPriorityClass(p *schedulingv1.PriorityClass) {
 	orPointer(&p.PreemptionPolicy, corev1.PreemptLowerPriority)
+}
+
+// createPodGroup does what the admission plugins do that protect PodGroups in use, and give them a priority.
+func createPodGroup(_ *Server, g *schedulingv1beta1.PodGroup) {
+	protect(g, "scheduling.k8s.io/podgroup-protection")
+	orPointer(&g.Spec.Priority, 0)
+}
+
+func defaultPodGroup(g *schedulingv1beta1.PodGroup) {
+	if g.Spec.DisruptionMode == nil {
+		g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{Single: &schedulingv1beta1.SingleDisruptionMode{}}
+	}
 }
 
 // createPriorityClass: its changes are not counted.

@@ -9,6 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -70,13 +72,19 @@ var notServed = sets.New(
 
 // servedEarly are kinds of versions that are not served by default.
 var servedEarly = sets.New(apiserverinternalv1alpha1.SchemeGroupVersion.WithKind("StorageVersion"))
+// servedEarly are kinds of versions that are not served by default.
+var servedEarly = sets.New(
+	schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
+	schedulingv1beta1.SchemeGroupVersion.WithKind("Workload"),
+	resourcev1alpha3.SchemeGroupVersion.WithKind("ResourcePoolStatusRequest"),
+)
 
 // clusterScoped are the kinds whose objects have no namespace.
 var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "ClusterTrustBundle", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest",
 	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration", "StorageVersion",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
@@ -190,6 +198,7 @@ func otherRules() map[string]rules {
 		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice)},
 		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
 			update: updates(updateDeviceTaintRule)},
+		"podgroups":                       {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},

@@ -24,14 +24,14 @@ const oldestEmulated = "1.34"
 var obeyed = []string{
 	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
 	"DRADeviceTaintRules", "DRADeviceTaints",
-	"DRAExtendedResource",
+	", CompositePodGroup", "DRAExtendedResource",
 	"DeploymentReplicaSetTerminatingReplicas",
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
 	"PodCertificateRequest", "PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
 	"StorageVersionAPI", "StorageVersionMigrator",
-	"TaintTolerationComparisonOperators",
+	"TaintTolerationComparisonOperators", "WorkloadWithJob",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
