@@ -402,7 +402,8 @@ func TestFunctionsFitAScreen(t *testing.T) {
 }
 
 // withoutAlias are the controllers that have no alias (TE-1, REG-34, REG-51).
-var withoutAlias = []string{"podgroup-protection-controller", "service-cidr-controller", "taint-eviction-controller",
+var withoutAlias = []string{"podgroup-protection-controller", "resourcepoolstatusrequest-controller", "service-cidr-controller",
+	"taint-eviction-controller",
 	"volumeattributesclass-protection-controller"}
 
 // TestRegistryAndFoldersAgree: each folder of a controller has a line in the registry, and a page in docs; and each line of

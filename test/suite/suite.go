@@ -67,6 +67,7 @@ func Entries() []Entry {
 		namespaceEntry(),
 		claimProtectionEntry(),
 		podGroupProtectionEntry(),
+		poolStatusEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // rules are what is special about a kind.
@@ -79,7 +81,7 @@ var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "ResourcePoolStatusRequest",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "ResourcePoolStatusRequest", "DeviceTaintRule",
 	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
@@ -189,8 +191,13 @@ func otherRules() map[string]rules {
 		"csinodes":                {answered: true, versioned: true},
 		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
 			create: creates(createCSIDriver)},
-		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
-		"podgroups":                       {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"resourceclaims": {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
+		"podgroups":      {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"resourceslices": {fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
+			return fields.Set{resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver, resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
+				resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, "")}
+		})},
+		"resourcepoolstatusrequests":      {defaults: each(defaultPoolRequest)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},

@@ -22,7 +22,7 @@ const oldestEmulated = "1.34"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to
 // all components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "CompositePodGroup", "DRAExtendedResource",
+	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "CompositePodGroup", "DRAExtendedResource", "DRAResourcePoolStatus",
 	"DeploymentReplicaSetTerminatingReplicas",
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
