@@ -39,6 +39,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/podgroupprotection":               "own",
 	"pkg/controllers/pvcprotection":                    "own, and an event some seconds after a deletion",
 	"pkg/controllers/resourceclaim":                    "own: for how long a template is missing",
+	"pkg/controllers/resourcepoolstatusrequest":        "own, and hours since requests were made or answered",
 	"pkg/controllers/resourcequota":                    "own",
 	"pkg/controllers/servicecidr":                      "seconds since the API server has noted a deletion",
 	"pkg/controllers/storageversionmigrator":           "a minute since the API server has noted a creation",

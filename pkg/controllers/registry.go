@@ -37,6 +37,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourceclaim"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcepoolstatusrequest"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcequota"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
@@ -91,6 +92,7 @@ func Registry() []manager.Controller {
 		replicaset.New(replicaset.Options{}),
 		replicationcontroller.New(replicationcontroller.Options{}),
 		resourceclaim.New(resourceclaim.Options{}),
+		resourcepoolstatusrequest.New(resourcepoolstatusrequest.Options{}),
 		resourcequota.New(resourcequota.Options{}),
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),

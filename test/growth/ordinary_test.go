@@ -17,6 +17,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -65,6 +67,17 @@ func oneDevice() resourcev1.ResourceClaimSpec {
 		Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}}}}
 }
 
+const gpuDriver = "gpu.example.com"
+
+// hasDevice is the status of a claim that somebody has who is no pod.
+func hasDevice() resourcev1.ResourceClaimStatus {
+	return resourcev1.ResourceClaimStatus{
+		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: gpuDriver, Pool: "web", Device: "gpu"}}}},
+		ReservedFor: []resourcev1.ResourceClaimConsumerReference{{APIGroup: "example.com", Resource: "consumers", Name: "a", UID: "a"}},
+	}
+}
+
 func jobSpec() batchv1.JobSpec {
 	spec := batchv1.JobSpec{Parallelism: ptr.To[int32](0), Completions: ptr.To[int32](1), BackoffLimit: ptr.To[int32](6),
 		Template: template(),
@@ -96,6 +109,8 @@ func workloads(name string) []apiserver.Object {
 				UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}},
 		&appsv1.ControllerRevision{ObjectMeta: about(name), Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{}`)}},
 		&batchv1.Job{ObjectMeta: about(name), Spec: jobSpec()},
+		&schedulingv1beta1.PodGroup{ObjectMeta: about(name), Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}}},
 		&batchv1.CronJob{ObjectMeta: about(name),
 			Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", ConcurrencyPolicy: batchv1.AllowConcurrent,
 				SuccessfulJobsHistoryLimit: ptr.To[int32](3), FailedJobsHistoryLimit: ptr.To[int32](1),
@@ -158,7 +173,14 @@ func storage(name string) []apiserver.Object {
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.example.com", NodeName: "node",
 				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
 		&storagev1.VolumeAttributesClass{ObjectMeta: global(name), DriverName: "disk.example.com"},
-		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice()},
+		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice(), Status: hasDevice()},
+		&resourcev1.ResourceSlice{ObjectMeta: global(name), Spec: resourcev1.ResourceSliceSpec{Driver: gpuDriver, AllNodes: ptr.To(true),
+			Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu"}}}},
+		&resourcev1.DeviceTaintRule{ObjectMeta: global(name), Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To("other.example.com")},
+			Taint:          resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoSchedule}}},
+		&resourcev1alpha3.ResourcePoolStatusRequest{ObjectMeta: global(name),
+			Spec: resourcev1alpha3.ResourcePoolStatusRequestSpec{Driver: gpuDriver}},
 		&networkingv1.ServiceCIDR{ObjectMeta: global(name), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}},
 		&networkingv1.IPAddress{ObjectMeta: global("10.9.0." + strconv.Itoa(len(name))), Spec: networkingv1.IPAddressSpec{
 			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: namespace, Name: name}}},

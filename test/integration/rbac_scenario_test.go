@@ -100,6 +100,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"attributes classes":   (*bench).lifeOfAnAttributesClass,
 		"volumes":              (*bench).workOfVolumes,
 		"ServiceCIDRs":         (*bench).lifeOfAServiceCIDR,
+		"PodGroups":          (*bench).livesOfPodGroups,
 		"devices":              (*bench).workOfDeviceClaims,
 		"stored objects":       (*bench).workOfMigrations,
 		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,

@@ -32,7 +32,8 @@ type Object interface {
 var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass",
 	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration",
 	"ClusterTrustBundle", "StorageVersion",
-	"ResourceSlice", "DeviceTaintRule", "ValidatingAdmissionPolicy")
+	"ResourceSlice", "DeviceTaintRule", "ValidatingAdmissionPolicy",
+	"ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest")
 
 // kindOf returns the kind of an object.
 func kindOf(o runtime.Object) schema.GroupVersionKind {

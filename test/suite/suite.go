@@ -71,6 +71,7 @@ func Entries() []Entry {
 		namespaceEntry(),
 		claimProtectionEntry(),
 		podCertificateRequestCleanerEntry(),		podGroupProtectionEntry(),
+		poolStatusEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

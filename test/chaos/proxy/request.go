@@ -20,7 +20,7 @@ var clusterScoped = strings.Fields(`
 	apiservices certificatesigningrequests clusterrolebindings clusterroles clustertrustbundles componentstatuses csidrivers csinodes
 	customresourcedefinitions deviceclasses devicetaintrules flowschemas ingressclasses ipaddresses mutatingadmissionpolicies
 	mutatingadmissionpolicybindings mutatingwebhookconfigurations namespaces nodes persistentvolumes priorityclasses
-	prioritylevelconfigurations resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
+	prioritylevelconfigurations resourcepoolstatusrequests resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
 	servicecidrs storageclasses storageversionmigrations storageversions subjectaccessreviews tokenreviews validatingadmissionpolicies
 	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
 `)
@@ -28,7 +28,8 @@ var clusterScoped = strings.Fields(`
 // marked are those of which a manager is shown what has the label OfNamespace: what it does to others is of no run, or of another one.
 // A VolumeAttachment has the label from when the external-attacher has put it on.
 var marked = strings.Fields(`
-	certificatesigningrequests clusterroles customresourcedefinitions persistentvolumes servicecidrs storageclasses storageversionmigrations
+	certificatesigningrequests clusterroles customresourcedefinitions devicetaintrules persistentvolumes resourcepoolstatusrequests
+	resourceslices servicecidrs storageclasses storageversionmigrations
 	storageversions volumeattachments volumeattributesclasses
 `)
 

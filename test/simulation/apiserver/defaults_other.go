@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -51,6 +52,10 @@ func defaultPodGroup(g *schedulingv1beta1.PodGroup) {
 	if g.Spec.DisruptionMode == nil {
 		g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{Single: &schedulingv1beta1.SingleDisruptionMode{}}
 	}
+}
+
+func defaultPoolRequest(r *resourcev1alpha3.ResourcePoolStatusRequest) {
+	orPointer(&r.Spec.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitDefault)
 }
 
 // createPriorityClass: its changes are not counted.

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // rules are what is special about a kind.
@@ -84,7 +86,7 @@ var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "ClusterTrustBundle", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "DeviceTaintRule",
 	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration", "StorageVersion",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
@@ -198,7 +200,12 @@ func otherRules() map[string]rules {
 		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice)},
 		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
 			update: updates(updateDeviceTaintRule)},
-		"podgroups":                       {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"podgroups":      {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"resourceslices": {fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
+			return fields.Set{resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver, resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
+				resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, "")}
+		})},
+		"resourcepoolstatusrequests":      {defaults: each(defaultPoolRequest)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},

@@ -24,7 +24,7 @@ const oldestEmulated = "1.34"
 var obeyed = []string{
 	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
 	"DRADeviceTaintRules", "DRADeviceTaints",
-	", CompositePodGroup", "DRAExtendedResource",
+	", CompositePodGroup", "DRAExtendedResource", "DRAResourcePoolStatus",
 	"DeploymentReplicaSetTerminatingReplicas",
 	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
 	"MaxUnavailableStatefulSet",
