@@ -385,6 +385,7 @@ func TestOnByDefault(t *testing.T) {
 		}
 	}
 }
+
 // Discovery is asked for what a controller uses behind a feature gate only while the gate is on.
 func TestREG92GatedUses(t *testing.T) {
 	client, _ := server(t, http.StatusOK)

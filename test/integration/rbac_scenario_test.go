@@ -100,11 +100,11 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"attributes classes":   (*bench).lifeOfAnAttributesClass,
 		"volumes":              (*bench).workOfVolumes,
 		"ServiceCIDRs":         (*bench).lifeOfAServiceCIDR,
-		"PodGroups":          (*bench).livesOfPodGroups,
+		"PodGroups":            (*bench).livesOfPodGroups,
 		"devices":              (*bench).workOfDeviceClaims,
 		"stored objects":       (*bench).workOfMigrations,
 		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,
-		"storage versions": (*bench).endOfAPIServers,
+		"storage versions":   (*bench).endOfAPIServers,
 		"admission policies": (*bench).lifeOfAPolicy,
 	}
 	b.Run("work", func(t *testing.T) {

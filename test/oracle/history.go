@@ -71,7 +71,8 @@ const (
 	StorageVersion        = "StorageVersion"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
 	ResourceSlice         = "ResourceSlice"
-	DeviceTaintRule       = "DeviceTaintRule"	PodGroup              = "PodGroup"
+	DeviceTaintRule       = "DeviceTaintRule"
+	PodGroup              = "PodGroup"
 	Workload              = "Workload"
 )
 
@@ -84,7 +85,8 @@ var examples = []Object{
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
 	&resourcev1.ResourceClaim{}, &certificatesv1.PodCertificateRequest{}, &certificatesv1.ClusterTrustBundle{},
-	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{},
+	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{},
+	&resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

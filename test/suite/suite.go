@@ -70,7 +70,8 @@ func Entries() []Entry {
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
 		claimProtectionEntry(),
-		podCertificateRequestCleanerEntry(),		podGroupProtectionEntry(),
+		podCertificateRequestCleanerEntry(),
+		podGroupProtectionEntry(),
 		poolStatusEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
@@ -95,7 +96,8 @@ func Entries() []Entry {
 		classProtectionEntry(),
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
-		storageVersionGCEntry(),		admissionPolicyEntry(),
+		storageVersionGCEntry(),
+		admissionPolicyEntry(),
 	}
 }
 

@@ -73,9 +73,8 @@ var notServed = sets.New(
 )
 
 // servedEarly are kinds of versions that are not served by default.
-var servedEarly = sets.New(apiserverinternalv1alpha1.SchemeGroupVersion.WithKind("StorageVersion"))
-// servedEarly are kinds of versions that are not served by default.
 var servedEarly = sets.New(
+	apiserverinternalv1alpha1.SchemeGroupVersion.WithKind("StorageVersion"),
 	schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
 	schedulingv1beta1.SchemeGroupVersion.WithKind("Workload"),
 	resourcev1alpha3.SchemeGroupVersion.WithKind("ResourcePoolStatusRequest"),
@@ -197,11 +196,10 @@ func otherRules() map[string]rules {
 		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
 			create: creates(createCSIDriver)},
 		"resourceclaims": {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
-		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice)},
 		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
 			update: updates(updateDeviceTaintRule)},
-		"podgroups":      {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
-		"resourceslices": {fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
+		"podgroups": {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice), fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
 			return fields.Set{resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver, resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
 				resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, "")}
 		})},
