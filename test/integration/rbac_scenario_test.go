@@ -101,6 +101,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"volumes":            (*bench).workOfVolumes,
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
 		"devices":            (*bench).workOfDeviceClaims,
+		"device taints":      (*bench).workOfDeviceTaints,
 		"stored objects":     (*bench).workOfMigrations,
 	}
 	b.Run("work", func(t *testing.T) {
