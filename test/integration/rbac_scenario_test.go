@@ -102,6 +102,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"ServiceCIDRs":         (*bench).lifeOfAServiceCIDR,
 		"PodGroups":            (*bench).livesOfPodGroups,
 		"devices":              (*bench).workOfDeviceClaims,
+		"device taints":      (*bench).workOfDeviceTaints,
 		"stored objects":       (*bench).workOfMigrations,
 		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,
 		"storage versions":   (*bench).endOfAPIServers,
