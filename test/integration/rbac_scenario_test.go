@@ -44,7 +44,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
+	m := c.Manager(t, groupGates, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
 		"--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1",
@@ -100,6 +100,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"attributes classes":   (*bench).lifeOfAnAttributesClass,
 		"volumes":              (*bench).workOfVolumes,
 		"ServiceCIDRs":         (*bench).lifeOfAServiceCIDR,
+		"gangs":              (*bench).livesOfGangs,
 		"PodGroups":            (*bench).livesOfPodGroups,
 		"devices":              (*bench).workOfDeviceClaims,
 		"device taints":      (*bench).workOfDeviceTaints,
