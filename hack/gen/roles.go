@@ -45,7 +45,8 @@ type roleSet struct {
 // roleSets are the folders with roles, and whose roles they have.
 var roleSets = []roleSet{
 	{"all", func(manager.Controller) bool { return true }, func(string) bool { return true }},
-	{"default", func(c manager.Controller) bool { return c.OnByDefault() && !slices.Contains(needKeys, c.Name) }, manager.Options{}.Enabled},
+	{"default", func(c manager.Controller) bool { return c.OnByDefault() && !slices.Contains(needKeys, c.Name) },
+		manager.Options{}.Enabled},
 	{"beside", func(c manager.Controller) bool { return c.Beside }, manager.Options{}.Enabled},
 }
 

@@ -78,7 +78,8 @@ func (b *bench) ruleSays(status metav1.ConditionStatus, reason, message string) 
 			return err
 		}
 		c := meta.FindStatusCondition(r.Status.Conditions, resourcev1.DeviceTaintConditionEvictionInProgress)
-		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) || c.ObservedGeneration != r.Generation {
+		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) ||
+			c.ObservedGeneration != r.Generation {
 			return fmt.Errorf("it says %+v", c)
 		}
 		if of := r.ManagedFields; !slices.ContainsFunc(of, func(f metav1.ManagedFieldsEntry) bool {

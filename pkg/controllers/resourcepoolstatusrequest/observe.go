@@ -85,17 +85,9 @@ func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 		lists[i] = list.Objects
 	}
 	s.Proved = true
-	s.find(typed[*resourcev1.ResourceSlice](lists[0]), typed[*resourcev1.ResourceClaim](lists[1]),
-		typed[*resourcev1.DeviceTaintRule](lists[2]))
+	s.find(plan.Typed[*resourcev1.ResourceSlice](lists[0]), plan.Typed[*resourcev1.ResourceClaim](lists[1]),
+		plan.Typed[*resourcev1.DeviceTaintRule](lists[2]))
 	return o
-}
-
-func typed[T plan.Object](objects []plan.Object) []T {
-	all := make([]T, len(objects))
-	for i, o := range objects {
-		all[i] = o.(T)
-	}
-	return all
 }
 
 // enqueuedBySlice returns the requests that are not answered and ask for the driver of a slice: it may complete a pool.

@@ -62,7 +62,9 @@ func (p *pool) incomplete() string {
 
 // status is what an answer says of a pool. Each device counts once: it is allocated, unavailable or available (RPS-5).
 func (p *pool) status(s snapshot) resourcev1alpha3.PoolStatus {
-	answer := resourcev1alpha3.PoolStatus{Driver: p.driver, PoolName: p.name, Generation: p.generation, NodeName: p.node()}
+	answer := resourcev1alpha3.PoolStatus{
+		Driver: p.driver, PoolName: p.name, Generation: p.generation, NodeName: p.node(),
+	}
 	if why := p.incomplete(); why != "" {
 		answer.ValidationError = validationError("PoolIncomplete", why)
 		return answer

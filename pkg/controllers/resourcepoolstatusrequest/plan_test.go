@@ -249,7 +249,8 @@ func TestRPS10Expiry(t *testing.T) {
 				t.Errorf("again after %v", p.Requeue)
 			}
 			_, p := planAnswer(epoch.Add(c.left), s)
-			if len(p.Steps) != 1 || !p.Steps[0].(plan.Delete).CheckVersion || p.Steps[0].(plan.Delete).Objects[0] != plan.Object(c.request) {
+			if len(p.Steps) != 1 || !p.Steps[0].(plan.Delete).CheckVersion ||
+				p.Steps[0].(plan.Delete).Objects[0] != plan.Object(c.request) {
 				t.Errorf("too late: %+v", p)
 			}
 		})

@@ -32,7 +32,8 @@ func (p *pool) partitions(byDefault *string) ([]resourcev1alpha3.PartitionTypeSt
 		value, ok := d.Attributes[named(d.Attributes, p.driver, attribute)]
 		if !ok || value.StringValue == nil {
 			return nil, validationError("PartitionTypeMissing", fmt.Sprintf(
-				"device %q in pool %s/%s does not carry partition type attribute %q", d.Name, p.driver, p.name, attribute))
+				"device %q in pool %s/%s does not carry partition type attribute %q",
+				d.Name, p.driver, p.name, attribute))
 		}
 		of := partitionType{attribute, *value.StringValue}
 		if all := groups[of]; len(all) > 0 && !equality.Semantic.DeepEqual(costOf(all[0]), costOf(d)) {
@@ -48,7 +49,8 @@ func (p *pool) partitions(byDefault *string) ([]resourcev1alpha3.PartitionTypeSt
 			"pool %s/%s declares partitionTypeAttribute but publishes no sharedCounters", p.driver, p.name))
 	case len(groups) > mostEntries:
 		return nil, validationError("PartitionSummaryOverCap", fmt.Sprintf(
-			"pool %s/%s has %d partition types, exceeding the maximum of %d", p.driver, p.name, len(groups), mostEntries))
+			"pool %s/%s has %d partition types, exceeding the maximum of %d",
+			p.driver, p.name, len(groups), mostEntries))
 	}
 	var all []resourcev1alpha3.PartitionTypeStatus
 	for of, devices := range groups {

@@ -250,7 +250,10 @@ func TestSlicesEnqueue(t *testing.T) { // RPS-22
 		name          string
 		before, after plan.Object
 		want          int
-	}{{"a new one", nil, mine, 1}, {"one that changes", mine, mine, 1}, {"one that goes", mine, nil, 1}, {"of another driver", nil, other, 0}} {
+	}{
+		{"a new one", nil, mine, 1}, {"one that changes", mine, mine, 1}, {"one that goes", mine, nil, 1},
+		{"of another driver", nil, other, 0},
+	} {
 		if keys := k.enqueuedBySlice(c.before, c.after); len(keys) != c.want || c.want == 1 && keys[0].Name != "ask" {
 			t.Errorf("%s: %v", c.name, keys)
 		}

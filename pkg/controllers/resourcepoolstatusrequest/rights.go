@@ -13,8 +13,8 @@ func Rights() rbac.Rights {
 		},
 		Own: []rbac.Rule{
 			{Group: group, Resource: requests + "/status", Verbs: []string{"patch"}, For: "answers to requests"},
-			{Group: group, Resource: requests, Verbs: []string{"delete"}, For: "requests that were answered an hour ago",
-				Implied: true},
+			{Group: group, Resource: requests, Verbs: []string{"delete"},
+				For: "requests that were answered an hour ago", Implied: true},
 			{Group: group, Resource: slices, Verbs: []string{"list"},
 				For: "a live look at devices where the cache is late", Implied: true},
 			{Group: group, Resource: claims, Verbs: []string{"list"},

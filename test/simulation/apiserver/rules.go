@@ -199,10 +199,14 @@ func otherRules() map[string]rules {
 		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
 			update: updates(updateDeviceTaintRule)},
 		"podgroups": {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
-		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice), fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
-			return fields.Set{resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver, resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
-				resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, "")}
-		})},
+		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice),
+			fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
+				return fields.Set{
+					resourcev1.ResourceSliceSelectorDriver:   s.Spec.Driver,
+					resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
+					resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, ""),
+				}
+			})},
 		"resourcepoolstatusrequests":      {defaults: each(defaultPoolRequest)},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
