@@ -332,7 +332,7 @@ func (k *Kind) counts(old, o Object, subresource string) bool {
 func (st *store) check(o, old Object) field.ErrorList {
 	metadata, name := field.NewPath("metadata"), validation.NameIsDNSSubdomain
 	if st.anyName {
-		name = path.ValidatePathSegmentName
+		name = func(name string, _ bool) []string { return path.IsValidPathSegmentName(name) }
 	}
 	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, name, metadata)
 	if old != nil {
