@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -332,7 +332,7 @@ func (k *Kind) counts(old, o Object, subresource string) bool {
 func (st *store) check(o, old Object) field.ErrorList {
 	metadata, name := field.NewPath("metadata"), validation.NameIsDNSSubdomain
 	if st.anyName {
-		name = func(name string, _ bool) []string { return path.IsValidPathSegmentName(name) }
+		name = func(name string, _ bool) []string { return content.IsPathSegmentName(name) }
 	}
 	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, name, metadata)
 	if old != nil {
