@@ -23,15 +23,11 @@ const oldestEmulated = "1.34"
 // all components (CLI-28).
 var obeyed = []string{
 	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
-	"DRADeviceTaintRules", "DRADeviceTaints",
-	", CompositePodGroup", "DRAExtendedResource", "DRAResourcePoolStatus",
-	"DeploymentReplicaSetTerminatingReplicas",
-	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
-	"MaxUnavailableStatefulSet",
-	"PersistentVolumeClaimUnusedSinceTime",
+	"CompositePodGroup", "DRADeviceTaintRules", "DRADeviceTaints", "DRAExtendedResource", "DRAResourcePoolStatus",
+	"DeploymentReplicaSetTerminatingReplicas", "GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero",
+	"InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet", "PersistentVolumeClaimUnusedSinceTime",
 	"PodCertificateRequest", "PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
-	"StorageVersionAPI", "StorageVersionMigrator",
-	"TaintTolerationComparisonOperators", "WorkloadWithJob",
+	"StorageVersionAPI", "StorageVersionMigrator", "TaintTolerationComparisonOperators", "WorkloadWithJob",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library

@@ -319,7 +319,7 @@ func TestGatesWithoutEffect(t *testing.T) {
 		{"none", "", "1.36", "", ""},
 		{"one with an effect", "PodDeletionCost=false", "1.36", "", ""},
 		{"one that nobody knows", "NoSuchGate=false", "1.36", "", "NoSuchGate"},
-		{"of another controller", "WorkloadWithJob=false,PodDeletionCost=true", "1.36", `gates=["WorkloadWithJob"]`, ""},
+		{"of another controller", "WindowsCPUAndMemoryAffinity=false,PodDeletionCost=true", "1.36", `gates=["WindowsCPUAndMemoryAffinity"]`, ""},
 		{"what is always done", "JobManagedBy=false", "1.34", "",
 			"feature gate JobManagedBy cannot be switched off: this build always does"},
 		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
