@@ -198,8 +198,9 @@ const (
 
 var storageVersionMutants = []Mutant{
 	{
-		Name:  "an entry goes on the word of a cache that lags",
-		Edits: []Edit{{storageVersionFolder + "plan.go", "there, read = s.Live[id]", "there, read = s.Live[id], true"}},
+		Name: "an entry goes on the word of a cache that lags",
+		Edits: []Edit{{storageVersionFolder + "plan.go", "there, read = s.Live[id]", "there, read = s.Live[id], true"},
+			{storageVersionFolder + "plan.go", "append(p.Proof, leaseOf(id))", "append(p.Proof, leaseOf(id))[:0]"}},
 		Script: withoutElection + `
 			at 3s   fault m0 freeze leases for=90s
 			at 5s   apiserver a
