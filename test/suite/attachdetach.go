@@ -532,7 +532,7 @@ var attachDetachMutants = []Mutant{
 		Script: withoutElection + `
 			at 1s   disk data
 			at 1s   disk other
-			at 2s   use other disk=other node=node-0
+			at 3s   use other disk=other node=node-0
 			at 20s  attacher do=stop
 			at 20s  attacher do=hang
 			at 21s  fault m0 freeze nodes for=60s
