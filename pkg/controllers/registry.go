@@ -45,6 +45,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/vacprotection"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/validatingadmissionpolicystatus"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -93,6 +94,7 @@ func Registry() []manager.Controller {
 		ttl.New(ttl.Options{}),
 		ttlafterfinished.New(ttlafterfinished.Options{}),
 		vacprotection.New(vacprotection.Options{}),
+		validatingadmissionpolicystatus.New(validatingadmissionpolicystatus.Options{}),
 	}
 }
 

@@ -28,7 +28,7 @@ type Object interface {
 
 // clusterWide are the kinds of which objects have no namespace. The scheme does not know.
 var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass",
-	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration")
+	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration", "ValidatingAdmissionPolicy")
 
 // kindOf returns the kind of an object.
 func kindOf(o runtime.Object) schema.GroupVersionKind {

@@ -88,6 +88,7 @@ func Entries() []Entry {
 		classProtectionEntry(),
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
+		admissionPolicyEntry(),
 	}
 }
 

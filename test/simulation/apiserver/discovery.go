@@ -16,12 +16,14 @@ import (
 // verbs are what each resource can do. Discovery lists them by name.
 var verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// discover answers /api, /apis and the paths of groups and versions.
+// discover answers /api, /apis, the paths of groups and versions, and /openapi.
 func (s *Server) discover(req *http.Request) (runtime.Object, error) {
 	path := strings.Trim(req.URL.Path, "/")
 	parts := strings.Split(path, "/")
 	aggregated := strings.Contains(req.Header.Get("Accept"), "as=APIGroupDiscoveryList")
 	switch {
+	case parts[0] == "openapi":
+		return s.openAPI(req)
 	case path == "api" && aggregated, path == "apis" && aggregated:
 		return s.aggregated(path == "api"), nil
 	case path == "api":
