@@ -42,6 +42,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/tainteviction":                    "seen",
 	"pkg/controllers/ttlafterfinished":                 "times to live follow the wall clock, as users read them in the status",
 	"pkg/controllers/vacprotection":                    "seconds since the API server has noted a deletion",
+	"pkg/controllers/validatingadmissionpolicystatus":  "own",
 	"internal/credentials/bootstraptoken":              "tokens expire by the wall clock",
 	"internal/workloads/podutil":                       "seconds since a kubelet has said that a pod is ready",
 	"internal/workloads/replicas":                      "own, and ages of pods",

@@ -5,6 +5,7 @@ package growth
 import (
 	"strconv"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -174,7 +175,17 @@ func policies(name string) []apiserver.Object {
 	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 	request := csrtest.Kubelet()
 	request.ObjectMeta = global(name)
+	admission := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: global(name)}
+	admission.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionv1.RuleWithOperations{Rule: admissionv1.Rule{
+				APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}}}},
+		Variables:   []admissionv1.Variable{{Name: "replicas", Expression: "object.spec.replicas"}},
+		Validations: []admissionv1.Validation{{Expression: "variables.replicas < 5", MessageExpression: "'too many'"}},
+	}
 	return []apiserver.Object{
+		admission,
 		&policyv1.PodDisruptionBudget{ObjectMeta: about(name),
 			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}},
 		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: about(name),

@@ -108,9 +108,10 @@ func rulesOf(p *admissionv1.ValidatingAdmissionPolicy) (rules [][]schema.GroupVe
 		var named []schema.GroupVersionResource
 		for _, group := range slices.Sorted(slices.Values(rule.APIGroups)) {
 			for _, version := range slices.Sorted(slices.Values(rule.APIVersions)) {
+				of := schema.GroupVersion{Group: group, Version: version}
 				for _, resource := range slices.Sorted(slices.Values(rule.Resources)) {
 					if !strings.ContainsAny(resource, "*/") {
-						named = append(named, schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+						named = append(named, of.WithResource(resource))
 					}
 				}
 			}

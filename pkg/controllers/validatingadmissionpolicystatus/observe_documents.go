@@ -72,8 +72,8 @@ func (r *resolver) resolve(ctx context.Context, version schema.GroupVersion, wha
 	return d.typeOf(version, what), nil
 }
 
-// read reads a path. What is not there, or not for the controller's account, is empty: policies are marked as checked
-// all the same. Other errors pass.
+// read reads a path. What the controller's account may not read is empty: policies are marked as checked all the same.
+// Other errors pass.
 func (r *resolver) read(ctx context.Context, path string, into any) error {
 	at, err := url.Parse(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *resolver) read(ctx context.Context, path string, into any) error {
 	}
 	data, err := r.reader.GetRaw(ctx, at.Path, at.Query())
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read %s: %w", at.Path, err)

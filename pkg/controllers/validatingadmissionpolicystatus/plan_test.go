@@ -57,7 +57,8 @@ func TestExpressions(t *testing.T) { // VAP-3, VAP-5, VAP-6
 				}
 				return
 			}
-			if len(got) != 1 || !strings.HasPrefix(got[0], "spec.validations[0].expression: apps/v1, Kind=Deployment: ERROR: <input>:"+want) {
+			want := "spec.validations[0].expression: apps/v1, Kind=Deployment: ERROR: <input>:" + want
+			if len(got) != 1 || !strings.HasPrefix(got[0], want) {
 				t.Errorf("%q, in place of %q", got, want)
 			}
 		})

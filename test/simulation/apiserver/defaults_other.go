@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -8,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
@@ -17,6 +19,20 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 	if len(p.Spec.Egress) > 0 {
 		p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+	}
+}
+
+func defaultAdmissionPolicy(p *admissionv1.ValidatingAdmissionPolicy) {
+	orPointer(&p.Spec.FailurePolicy, admissionv1.Fail)
+	m := p.Spec.MatchConstraints
+	if m == nil {
+		return
+	}
+	orPointer(&m.NamespaceSelector, metav1.LabelSelector{})
+	orPointer(&m.ObjectSelector, metav1.LabelSelector{})
+	orPointer(&m.MatchPolicy, admissionv1.Equivalent)
+	for i := range m.ResourceRules {
+		orPointer(&m.ResourceRules[i].Scope, admissionv1.AllScopes)
 	}
 }
 

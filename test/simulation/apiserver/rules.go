@@ -190,6 +190,8 @@ func otherRules() map[string]rules {
 		"runtimeclasses":                  {puttable: true, versioned: true},
 		"validatingwebhookconfigurations": {generations: true, versioned: true},
 		"mutatingwebhookconfigurations":   {generations: true, versioned: true},
+		"validatingadmissionpolicies": {generations: true, versioned: true, defaults: each(defaultAdmissionPolicy),
+			update: keepMetaWithStatus},
 		"certificatesigningrequests": {
 			create: creates(createSigningRequest), update: updates(updateSigningRequest),
 			fields: asks(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
