@@ -102,6 +102,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
 		"devices":            (*bench).workOfDeviceClaims,
 		"stored objects":     (*bench).workOfMigrations,
+		"admission policies": (*bench).lifeOfAPolicy,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

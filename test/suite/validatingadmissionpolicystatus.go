@@ -243,7 +243,7 @@ var policyMutants = []Mutant{
 	},
 	{
 		Name:   "a policy without warnings does not count as checked",
-		Edits:  []Edit{{policyFolder + "report.go", "if !d.Checked || ", "if len(d.Warnings) == 0 || "}},
+		Edits:  []Edit{{policyFolder + "report.go", "if !d.Checked || p.Status", "if len(d.Warnings) == 0 || p.Status"}},
 		Script: withoutElection + "\n\t\t\tat 5s   policy web of=deployments says=right",
 		Oracle: SettledOracle,
 	},

@@ -138,9 +138,12 @@ func TestVAP2LifeOfAPolicy(t *testing.T) { // VAP-1
 		b.put(newPolicy(wasChecked(), hasChanged, says("object.spec.replica > 1")))
 		time.Sleep(time.Second)
 		b.want("it has changed", "p", "undefined field 'replica'")
+		b.put(newPolicy(wasChecked(someWarning), hasChanged, says("true")))
+		time.Sleep(time.Second)
+		b.want("it was mended", "p", "")
 		before := b.reads.read("/openapi/v3")
 		time.Sleep(24 * time.Hour)
-		if log := b.Log(); len(log) != 2 || b.reads.read("/openapi/v3") != before {
+		if log := b.Log(); len(log) != 3 || b.reads.read("/openapi/v3") != before {
 			b.Errorf("%v, %d reads", log, b.reads.read("/openapi/v3")-before)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
@@ -62,8 +64,13 @@ func TestWhatIsWrittenIsDone(t *testing.T) { // VAP-1, VAP-2
 		if r.Empty() {
 			return
 		}
+		written := &policy{}
+		content := r.Steps[0].(plan.Change).New.(*unstructured.Unstructured).Object
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, written); err != nil {
+			t.Fatal(err)
+		}
 		s.Policy = p.DeepCopy()
-		s.Policy.Status = r.Steps[0].(plan.Change).New.(*policy).Status
+		s.Policy.Status = written.Status
 		if due(s.Policy, s.Custom) || !reportWarnings(epoch, s, d, plan.Outcome{}).Empty() || s.Policy.Status.TypeChecking == nil {
 			t.Errorf("%+v", s.Policy.Status)
 		}

@@ -15,17 +15,17 @@ var someWarning = admissionv1.ExpressionWarning{FieldRef: "spec.validations[0].e
 // What is written into the status, as it is sent.
 func TestReport(t *testing.T) { // VAP-2
 	const sent = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy",` +
-		`"metadata":{"name":"p","resourceVersion":"3","uid":"uid-p"},"spec":{},"status":`
+		`"metadata":{"name":"p","resourceVersion":"3","uid":"uid-p"},"status":`
 	for name, row := range map[string]struct {
 		policy   *policy
 		checked  bool
 		warnings []admissionv1.ExpressionWarning
 		want     string
 	}{
-		"there is nothing wrong": {newPolicy(), true, nil, sent + `{"observedGeneration":1,"typeChecking":{}}}`},
+		"there is nothing wrong": {newPolicy(), true, nil, sent + `{"observedGeneration":1,"typeChecking":{"expressionWarnings":[]}}}`},
 		"there is": {newPolicy(), true, []admissionv1.ExpressionWarning{someWarning}, sent + `{"observedGeneration":1,"typeChecking":` +
 			`{"expressionWarnings":[{"fieldRef":"spec.validations[0].expression","warning":"no"}]}}}`},
-		"it was mended":              {newPolicy(wasChecked(someWarning), hasChanged), true, nil, sent + `{"observedGeneration":2,"typeChecking":{}}}`},
+		"it was mended":              {newPolicy(wasChecked(someWarning), hasChanged), true, nil, sent + `{"observedGeneration":2,"typeChecking":{"expressionWarnings":[]}}}`},
 		"it was changed, no better":  {newPolicy(wasChecked(someWarning)), true, []admissionv1.ExpressionWarning{someWarning}, ""},
 		"it was checked, and is due": {newPolicy(wasChecked()), true, nil, ""},
 		"it was not checked":         {newPolicy(wasChecked(), hasChanged), false, nil, ""},
