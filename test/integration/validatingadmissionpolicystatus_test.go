@@ -95,7 +95,7 @@ func (b *bench) lifeOfAPolicy() {
 		"undefined field 'replica'")
 	a.says("object.spec.replicas > 1")
 	a.isChecked()
-	a.says("object.spec.replicas > 1", "object.nothing")
+	a.says("object.spec.replicas > 1", "object.nothing == 1")
 	a.isChecked("undefined field 'nothing'")
 }
 

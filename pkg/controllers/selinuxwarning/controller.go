@@ -66,10 +66,9 @@ func podPaths() []string {
 		"status.phase", "spec.securityContext.seLinuxOptions", "spec.securityContext.seLinuxChangePolicy",
 		"spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
+		"spec.ephemeralContainers", // of which no part can be asked for
 	}
-	for _, containers := range []string{
-		"spec.initContainers", "spec.containers", "spec.ephemeralContainers.ephemeralContainerCommon",
-	} {
+	for _, containers := range []string{"spec.initContainers", "spec.containers"} {
 		paths = append(paths, containers+".name", containers+".volumeMounts.name",
 			containers+".securityContext.seLinuxOptions")
 	}

@@ -8,9 +8,13 @@ import (
 )
 
 // conflicts are those of all volumes.
-type conflicts struct{ ByVolume cowmap.Map[string, []conflict] }
+type conflicts struct {
+	ByVolume cowmap.Map[string, []conflict]
+}
 
-func newTerm() *reconcile.Term[conflicts] { return reconcile.NewTerm(reconcile.TermOptions[conflicts]{}) }
+func newTerm() *reconcile.Term[conflicts] {
+	return reconcile.NewTerm(reconcile.TermOptions[conflicts]{})
+}
 
 // of returns the conflicts of a volume.
 func (c conflicts) of(volume string) []conflict {
