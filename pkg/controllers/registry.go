@@ -35,6 +35,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourceclaim"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcequota"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/selinuxwarning"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
@@ -84,6 +85,7 @@ func Registry() []manager.Controller {
 		resourceclaim.New(resourceclaim.Options{}),
 		resourcequota.New(resourcequota.Options{}),
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
+		selinuxwarning.New(selinuxwarning.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		servicecidr.New(servicecidr.Options{}),

@@ -89,6 +89,7 @@ func Entries() []Entry {
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
 		admissionPolicyEntry(),
+		selinuxWarningEntry(),
 	}
 }
 
