@@ -136,20 +136,12 @@ func policyOfUsers(u *User, l script.Line) error {
 
 // widgetsOfUsers creates the definition of widgets, changes it or deletes it.
 func widgetsOfUsers(u *User, l script.Line) error {
-	name := widgets + "." + u.widgetGroup()
 	if do, _ := l.Get("do"); do == "delete" {
-		return u.raw(http.MethodDelete, definitionPath+"/"+name, "").Do(ctx()).Error()
+		return u.raw(http.MethodDelete, definitionPath+"/"+widgets+"."+u.widgetGroup(), "").Do(ctx()).Error()
 	}
 	size, _ := l.Get("size")
-	versions := fmt.Sprintf(`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
-		"properties":{"size":{"type":%q}}}}}]`, size)
-	err := u.raw(http.MethodPost, definitionPath, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
-		"metadata":{"name":%q},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget"},%s}}`,
-		name, u.widgetGroup(), versions)).Do(ctx()).Error()
-	if err == nil || ignoreExists(err) != nil {
-		return err
-	}
-	return u.raw(http.MethodPatch, definitionPath+"/"+name, `{"spec":{`+versions+`}}`).Do(ctx()).Error()
+	return u.defineKind("Widget", u.widgetGroup(), fmt.Sprintf(`"versions":[{"name":"v1","served":true,"storage":true,"schema":{
+		"openAPIV3Schema":{"type":"object","properties":{"size":{"type":%q}}}}}]`, size))
 }
 
 // unchecked says why a policy does not count as checked; empty if it does.

@@ -31,7 +31,7 @@ var clusterScoped = strings.Fields(`
 // A VolumeAttachment has the label from when the external-attacher has put it on.
 var marked = strings.Fields(`
 	certificatesigningrequests clusterroles customresourcedefinitions persistentvolumes servicecidrs storageclasses storageversionmigrations
-	volumeattachments volumeattributesclasses
+	validatingadmissionpolicies volumeattachments volumeattributesclasses
 `)
 
 // IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one
