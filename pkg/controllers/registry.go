@@ -40,6 +40,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcepoolstatusrequest"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcequota"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/selinuxwarning"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
@@ -95,6 +96,7 @@ func Registry() []manager.Controller {
 		resourcepoolstatusrequest.New(resourcepoolstatusrequest.Options{}),
 		resourcequota.New(resourcequota.Options{}),
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
+		selinuxwarning.New(selinuxwarning.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		servicecidr.New(servicecidr.Options{}),

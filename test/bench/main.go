@@ -68,6 +68,7 @@ func scenarios() []scenario {
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"ranges", "a ServiceCIDR with 5000 addresses is deleted, and then they are", false, serviceRanges},
+		{"policies", "500 admission policies are made, and then changed", false, policies},
 		{"quotas", "pods of a namespace of 10,000 with 5 quotas are deleted", false, quotas},
 	}
 }

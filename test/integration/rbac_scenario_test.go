@@ -44,7 +44,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, groupGates, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
+	m := c.Manager(t, groupGates, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s",
+		"--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller,-podgc",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
 		"--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1",
@@ -109,6 +110,8 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,
 		"storage versions":   (*bench).endOfAPIServers,
 		"admission policies": (*bench).lifeOfAPolicy,
+		"admission policies": (*bench).lifeOfAPolicy,
+		"SELinux labels":     (*bench).workOfSELinuxWarnings,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

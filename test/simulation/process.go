@@ -43,7 +43,7 @@ func (p *process) start() {
 	name := p.identity()
 	link := newLink(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
-	link.died, link.gaveUp = cancel, w.record.gaveUp
+	link.died, link.gaveUp, link.lost = cancel, w.record.gaveUp, func() { w.eventsLost.Store(true) }
 	p.link, p.cancel, p.back = link, cancel, time.Second
 	if p.ended == nil {
 		p.ended = make(chan struct{})

@@ -33,7 +33,7 @@ var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttac
 	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration",
 	"ClusterTrustBundle", "StorageVersion",
 	"ResourceSlice", "DeviceTaintRule", "ValidatingAdmissionPolicy",
-	"ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest")
+	"ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "ValidatingAdmissionPolicy")
 
 // kindOf returns the kind of an object.
 func kindOf(o runtime.Object) schema.GroupVersionKind {

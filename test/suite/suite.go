@@ -97,7 +97,8 @@ func Entries() []Entry {
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
 		storageVersionGCEntry(),
-		admissionPolicyEntry(),
+		admissionPolicyEntry(),		admissionPolicyEntry(),
+		selinuxWarningEntry(),
 	}
 }
 

@@ -31,6 +31,8 @@ type Source interface {
 	Changes(resource string) []Change
 	// Authority is the file with the certificates of the authority.
 	Authority() string
+	// EventsLost reports whether an event of a manager may have been lost on its way.
+	EventsLost() bool
 }
 
 // Stored is an object with the resource that it belongs to.
@@ -140,6 +142,9 @@ type clientSource struct {
 
 // Authority implements Source.
 func (s *clientSource) Authority() string { return s.authority }
+
+// EventsLost implements Source.
+func (s *clientSource) EventsLost() bool { return true }
 
 // Changes implements Source.
 func (s *clientSource) Changes(string) []Change { return nil }

@@ -30,7 +30,7 @@ var clusterScoped = strings.Fields(`
 var marked = strings.Fields(`
 	certificatesigningrequests clusterroles customresourcedefinitions devicetaintrules persistentvolumes resourcepoolstatusrequests
 	resourceslices servicecidrs storageclasses storageversionmigrations
-	storageversions volumeattachments volumeattributesclasses
+	storageversions validatingadmissionpolicies volumeattachments volumeattributesclasses
 `)
 
 // IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one
