@@ -101,6 +101,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"volumes":            (*bench).workOfVolumes,
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
 		"PodGroups":          (*bench).livesOfPodGroups,
+		"device pools":       (*bench).answersAboutPools,
 		"devices":            (*bench).workOfDeviceClaims,
 		"stored objects":     (*bench).workOfMigrations,
 	}
