@@ -104,6 +104,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"gangs":                (*bench).livesOfGangs,
 		"PodGroups":            (*bench).livesOfPodGroups,
 		"device pools":         (*bench).answersAboutPools,
+		", device pools":       (*bench).answersAboutPools,
 		"devices":              (*bench).workOfDeviceClaims,
 		"device taints":        (*bench).workOfDeviceTaints,
 		"stored objects":       (*bench).workOfMigrations,
