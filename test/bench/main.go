@@ -63,6 +63,7 @@ func scenarios() []scenario {
 		{"volumes", "500 claims that name their volumes, and 1000 whose volumes a driver makes, also among 10,000 Released volumes", false,
 			volumes},
 		{"devices", "1000 pods with a claim of a template each come and end", false, devices},
+		{"devicetaints", "1000 pods with a device each, all of which get a taint", false, deviceTaints},
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"ranges", "a ServiceCIDR with 5000 addresses is deleted, and then they are", false, serviceRanges},

@@ -40,7 +40,8 @@ func deviceTaintEvictionEntry() Entry {
 		},
 		Mutants: deviceTaintEvictionMutants,
 		Budgets: []Budget{{
-			Name: "10 pods are evicted from their devices", Floor: floor.Writes{Status: 10, Other: 10},
+			// and their reservations go
+			Name: "10 pods are evicted from their devices", Floor: floor.Writes{Status: 20, Other: 10},
 			Prepare: func(u *User) {
 				u.Create(u.newNode(703))
 				for i := range 10 {
