@@ -520,7 +520,7 @@ var deviceTaintEvictionMutants = []Mutant{
 		Edits: []Edit{{deviceTaintFolder + "controller.go", "k.pods.Watch(k.rulesByPod, paced)", "k.pods.Watch(informers.None, paced)"},
 			{deviceTaintFolder + "observe_enqueue.go", "return k.rulesOf(was, is)", "return k.rulesOf(was, is)[:0]"}},
 		Script: withoutElection + `
-			at 5s   deviceclaim one tolerate=5
+			at 5s   deviceclaim one tolerate=30
 			at 6s   devicepod web entries=0 claim=one image=good:1
 			at 30s  devicerule r`,
 		Oracle: SettledOracle,
