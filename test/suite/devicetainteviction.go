@@ -40,7 +40,8 @@ func deviceTaintEvictionEntry() Entry {
 		},
 		Mutants: deviceTaintEvictionMutants,
 		Budgets: []Budget{{
-			Name: "10 pods are evicted from their devices", Floor: floor.Writes{Status: 10, Other: 10},
+			// and their reservations go
+			Name: "10 pods are evicted from their devices", Floor: floor.Writes{Status: 20, Other: 10},
 			Prepare: func(u *User) {
 				u.Create(u.newNode(703))
 				for i := range 10 {
@@ -519,7 +520,7 @@ var deviceTaintEvictionMutants = []Mutant{
 		Edits: []Edit{{deviceTaintFolder + "controller.go", "k.pods.Watch(k.rulesByPod, paced)", "k.pods.Watch(informers.None, paced)"},
 			{deviceTaintFolder + "observe_enqueue.go", "return k.rulesOf(was, is)", "return k.rulesOf(was, is)[:0]"}},
 		Script: withoutElection + `
-			at 5s   deviceclaim one tolerate=5
+			at 5s   deviceclaim one tolerate=30
 			at 6s   devicepod web entries=0 claim=one image=good:1
 			at 30s  devicerule r`,
 		Oracle: SettledOracle,
