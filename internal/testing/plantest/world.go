@@ -242,7 +242,9 @@ func (w *World) replace(before, after plan.Object, status bool) {
 		w.put(after)
 		return
 	}
-	b.FieldByName("Status").Set(a.FieldByName("Status"))
+	if told := b.FieldByName("Status"); told.IsValid() { // a Workload has none
+		told.Set(a.FieldByName("Status"))
+	}
 	_, annotated := after.(*appsv1.Deployment)
 	if !equality.Semantic.DeepEqual(a.FieldByName("Spec").Interface(), b.FieldByName("Spec").Interface()) ||
 		annotated && !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {

@@ -14,8 +14,8 @@ import (
 func TestJOB131GroupNames(t *testing.T) {
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "uid-1"}}
 	for got, want := range map[string]string{
-		workloadName(j):                              "job-647cf7d9",
-		templateName(j):                              "job-pgt-0",
+		workloadName(j): "job-647cf7d9",
+		templateName(j): "job-pgt-0",
 		podGroupName("uid-1", "workload", "template"): "workload-template-57db668b94",
 	} {
 		if got != want {

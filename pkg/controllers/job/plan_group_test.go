@@ -52,7 +52,9 @@ func annotated(pairs ...string) jobEdit {
 	}
 }
 
-func ownGroup(j *batchv1.Job) { j.Spec.Template.Spec.SchedulingGroup = inGroup("theirs").Spec.SchedulingGroup }
+func ownGroup(j *batchv1.Job) {
+	j.Spec.Template.Spec.SchedulingGroup = inGroup("theirs").Spec.SchedulingGroup
+}
 
 func inGroup(name string) *corev1.Pod { return pod("x", grouped(name)) }
 
