@@ -26,7 +26,7 @@ const pollInterval = 200 * time.Millisecond
 // ScenarioScript is the script with which PlayScenario plays without faults: the managers are those of the crash tests.
 func ScenarioScript(seed uint64) script.Script {
 	return script.Script{Seed: seed, Settings: map[string]string{
-		"elect": "0", "garbage": "0", "terminated": fmt.Sprint(suite.TerminatedThreshold),
+		"elect": "0", "garbage": "0", "terminated": fmt.Sprint(suite.TerminatedThreshold), "groups": "1",
 	}}
 }
 
