@@ -161,7 +161,7 @@ func All() []Oracle {
 		ClaimsFollowRetention(), EvictionsRespectBudgets(), QuotasHold(), OneRangePerNode(), NoEvictionBeforeItsTime(),
 		NoUnknownBeforeTheGracePeriod(), StorageIsProtectedWhileUsed(), OneNodePerExclusiveVolume(), NoDetachWhileUsed(),
 		OneClaimPerVolume(), NoReleaseWhileTheClaimLives(), BindingsLast(), WhatCanBeBoundIsBound(), RangesStayWhileUsed(),
-		DevicesFollowPods(), PodGroupsStayWhileTheirPodsRun(), EndsAtAFixpoint(), DeploymentsComplete(),
+		DevicesFollowPods(), PodGroupsStayWhileTheirPodsRun(), JobsGroupTheirPods(), EndsAtAFixpoint(), DeploymentsComplete(),
 	}
 }
 

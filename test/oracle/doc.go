@@ -99,6 +99,7 @@
 //	S36  RangesStayWhileUsed: ServiceCIDRs stay while they alone hold an address of a Service
 //	S37  DevicesFollowPods: claims for devices are made once, go with their pods and not before, and are reserved for pods that may run
 //	S41  PodGroupsStayWhileTheirPodsRun: a PodGroup stays while a pod of it may run
+//	S43  JobsGroupTheirPods: pods of a Job with a PodGroup are in it, and a gang is as large as the Job says
 //	L1   EndsAtAFixpoint: the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   DeploymentsComplete: each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -66,6 +66,7 @@ const (
 	ResourceClaim         = "ResourceClaim"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
 	PodGroup              = "PodGroup"
+	Workload              = "Workload"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -76,7 +77,7 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}, &schedulingv1beta1.PodGroup{},
+	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

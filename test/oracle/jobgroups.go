@@ -19,7 +19,7 @@ const (
 
 // JobsGroupTheirPods is S43: a pod that a manager creates for a Job that has a PodGroup, or asks for one, is in it (JOB-130), unless a pod
 // of the Job was active within the lag that is in none. The PodGroup is the Job's, exists, and a gang is as large as the Job says, each but
-// for the lag (JOB-132). A Job has one PodGroup, and its Workload exists before it (JOB-134).
+// for the lag (JOB-132). A Job has one PodGroup, and its Workload exists before it, and is the one that the Job names (JOB-133, JOB-134).
 func JobsGroupTheirPods() Oracle {
 	return Oracle{"S43", "pods of a Job with a PodGroup are in it, and a gang is as large as the Job says", func(j *judge) hooks {
 		g := &jobGroupJudge{judge: j, groups: map[string]*jobGroup{}, workloads: map[string]time.Time{}, jobs: map[types.UID]*groupedJob{}}
@@ -145,6 +145,9 @@ func (g *jobGroupJudge) group(r *revision, group *schedulingv1beta1.PodGroup, jo
 		}
 	}
 	if ref := group.Spec.WorkloadRef; ref != nil {
+		if named := job.Annotations[workloadNameAnnotation]; job.delegated() && ref.WorkloadName != named {
+			g.report(r, nil, "made from the Workload %s, and the Job names %s", ref.WorkloadName, named)
+		}
 		gone, known := g.workloads[group.Namespace+"/"+ref.WorkloadName]
 		if !known || !gone.IsZero() && !g.recent(r, gone, Workload) {
 			g.report(r, nil, "the Workload %s does not exist", ref.WorkloadName)

@@ -151,6 +151,11 @@ func TestJobsGroupTheirPods(t *testing.T) { // S43
 		{name: "JOB-134 the PodGroup before the Workload", write: func(s *scene) {
 			s.podGroup(s.User().Create(aGang(2, 0)), "g", 2)
 		}, want: "the Workload w does not exist"},
+		{name: "JOB-133 another Workload than the Job names", write: func(s *scene) {
+			job := aGang(2, 0)
+			job.Annotations = map[string]string{workloadNameAnnotation: "theirs", groupTemplateAnnotation: "worker"}
+			s.group(s.User().Create(job), 2)
+		}, want: "the Job names theirs"},
 		{name: "JOB-134 a second PodGroup", write: func(s *scene) {
 			job := s.User().Create(aGang(2, 0))
 			s.group(job, 2)

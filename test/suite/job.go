@@ -74,7 +74,7 @@ func createJob(u *User, l script.Line) error {
 	image, _ := l.Get("image")
 	j := newJob(l.Arg(0), image, completions, parallelism)
 	if size, ok := l.Int("gang"); ok {
-		j.Spec.Scheduling = gangOf(int32(size))
+		j.Spec.Scheduling = schedulingOf(int32(size))
 	}
 	if name, ok := l.Get("workload"); ok {
 		j.Annotations = map[string]string{workloadAnnotation: name, templateAnnotation: workerTemplate}
@@ -111,7 +111,7 @@ func disturbJob(u *User, l script.Line) error {
 		"resize":  func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To(int32(n)), ptr.To(int32(n)) },
 		"gang": func(j *batchv1.Job) {
 			if j.Spec.Scheduling != nil {
-				j.Spec.Scheduling = gangOf(int32(n))
+				j.Spec.Scheduling = schedulingOf(int32(n))
 			}
 		},
 	}

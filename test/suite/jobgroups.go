@@ -51,8 +51,8 @@ func gangs(g *workload.Generator, app string, at, soon time.Duration) {
 	}
 }
 
-// gangOf asks for a gang; a size of 0 leaves that to the controller.
-func gangOf(size int32) *batchv1.JobSchedulingConfiguration {
+// schedulingOf asks for a gang; a size of 0 leaves that to the controller.
+func schedulingOf(size int32) *batchv1.JobSchedulingConfiguration {
 	gang := &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}
 	if size > 0 {
 		gang.MinCount = &size
@@ -135,7 +135,7 @@ func gangSize(s *View, j *batchv1.Job) int32 {
 	if name := j.Annotations[workloadAnnotation]; name != "" {
 		if w := one[*schedulingv1beta1.Workload](s, j.Namespace, name); w != nil {
 			j = j.DeepCopy()
-			j.Spec.Scheduling = gangOf(w.Spec.PodGroupTemplates[0].SchedulingPolicy.Gang.MinCount)
+			j.Spec.Scheduling = schedulingOf(w.Spec.PodGroupTemplates[0].SchedulingPolicy.Gang.MinCount)
 		}
 	}
 	switch scheduling := j.Spec.Scheduling; {
@@ -239,6 +239,6 @@ var groupBudgets = []Budget{{
 func (u *User) createGang(name string, completions, parallelism int32) {
 	u.Helper()
 	j := endlessJob(name, completions, parallelism)
-	j.Spec.Scheduling = gangOf(0)
+	j.Spec.Scheduling = schedulingOf(0)
 	u.Create(j)
 }

@@ -43,8 +43,12 @@ func planGroup(s view) (g grouping) {
 	if !joinsGroup(s) {
 		return g
 	}
-	if workload := g.findWorkload(s); workload != nil {
+	workload, have := g.findWorkload(s), s.Scheduling.PodGroup
+	switch {
+	case workload != nil:
 		g.findPodGroup(s, workload)
+	case have != nil: // it does without
+		return grouping{name: have.Name}
 	}
 	return g
 }
@@ -153,7 +157,8 @@ func (g *grouping) lacks(j *batchv1.Job, reason, why string) {
 // that says nothing, one by one. A gang without a size is as large as the Job may run pods at a time.
 func newWorkload(j *batchv1.Job) (*schedulingv1beta1.Workload, error) {
 	item := &workloadbuilder.WorkloadItem{
-		Name: templateName(j),
+		Name:          templateName(j),
+		DefaultConfig: &workloadbuilder.SchedulingConfig{PriorityClassName: j.Spec.Template.Spec.PriorityClassName},
 		Callbacks: []workloadbuilder.SchedulingConfigFunc{func(c *workloadbuilder.SchedulingConfig) {
 			if c.Policy != nil && c.Policy.Gang != nil && c.Policy.Gang.MinCount == nil {
 				c.Policy.Gang.MinCount = ptr.To(gangSize(j))
@@ -215,6 +220,6 @@ func groupEvents(j *batchv1.Job, kind, failed string) plan.Events {
 		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: kind + "Created",
 			Message: fmt.Sprintf("Created %s {name} for Job %s", kind, j.Name)},
 		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: failed,
-			Message: fmt.Sprintf("Error creating %s: {error}", kind)},
+			Message: fmt.Sprintf("Failed to create %s for Job %s: {error}", kind, j.Name)},
 	}
 }

@@ -165,6 +165,8 @@ func TestPlanGroup(t *testing.T) {
 			&scheduling{Workload: theirs(), PodGroup: &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: theirGroup},
 				Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: gangOf(7)}}}, list(pod("a", grouped(theirGroup))),
 			[]string{"resize PodGroup of 3", in(3, theirGroup)}},
+		{"a Workload that is gone is not needed any more", begun(byName), made(t, begun(), noWorkload), nil,
+			[]string{in(4, sumGroup)}},
 		{"V38-40 there is no such Workload: no pod", fresh(byName), &scheduling{}, nil, []string{"event FailedPodGroupCreate"}},
 		{"V38-40 it has no such template: no pod",
 			fresh(annotated(workloadNameAnnotation, "train", groupTemplateAnnotation, "cook")), &scheduling{Workload: theirs()}, nil,
@@ -177,7 +179,7 @@ func TestPlanGroup(t *testing.T) {
 			[]string{"event FailedWorkloadCreate"}},
 		{"V37-50 nor a PodGroup", fresh(), made(t, begun(), noPodGroup, func(s *scheduling) { s.PodGroupTaken = true }), nil,
 			[]string{"event FailedPodGroupCreate"}},
-		{"a Workload that somebody has given a second template: no pod", begun(), made(t, begun(), func(s *scheduling) {
+		{"a Workload that somebody has given a second template: no pod", fresh(), made(t, begun(), noPodGroup, func(s *scheduling) {
 			s.Workload.Spec.PodGroupTemplates = append(s.Workload.Spec.PodGroupTemplates, theirs().Spec.PodGroupTemplates...)
 		}), nil, []string{"event FailedPodGroupCreate"}},
 
@@ -218,6 +220,7 @@ func TestJOB130WorkloadAndPodGroup(t *testing.T) {
 			All: &schedulingv1alpha3.WorkloadPodGroupAllDisruptionMode{}}
 		j.Spec.Scheduling.ResourceClaims = []schedulingv1alpha3.WorkloadPodGroupResourceClaim{
 			{Name: "net", ResourceClaimTemplateName: ptr.To("fabric")}}
+		j.Spec.Template.Spec.PriorityClassName = "high"
 	})
 	constraints := &schedulingv1beta1.PodGroupSchedulingConstraints{
 		Topology: []schedulingv1beta1.TopologyConstraint{{Key: "example.com/rack"}}}
@@ -232,7 +235,7 @@ func TestJOB130WorkloadAndPodGroup(t *testing.T) {
 				ControllerRef: &schedulingv1beta1.TypedLocalObjectReference{APIGroup: "batch", Kind: "Job", Name: "sum"},
 				PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{{
 					Name: "sum-pgt-0", SchedulingPolicy: gangOf(4), SchedulingConstraints: constraints, DisruptionMode: mode,
-					ResourceClaims: claims,
+					ResourceClaims: claims, PriorityClassName: "high",
 				}},
 			},
 		},
@@ -242,6 +245,7 @@ func TestJOB130WorkloadAndPodGroup(t *testing.T) {
 				ParentCompositePodGroupName: ptr.To("cluster"),
 				WorkloadRef:                 &schedulingv1beta1.WorkloadReference{WorkloadName: sumWorkload, TemplateName: "sum-pgt-0"},
 				SchedulingPolicy:            gangOf(4), SchedulingConstraints: constraints, DisruptionMode: mode, ResourceClaims: claims,
+				PriorityClassName: "high",
 			},
 		},
 	}, got); diff != "" {

@@ -73,6 +73,7 @@ var notServed = sets.New(
 // servedEarly are kinds of versions that are not served by default.
 var servedEarly = sets.New(
 	schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
+	schedulingv1beta1.SchemeGroupVersion.WithKind("Workload"),
 	resourcev1alpha3.SchemeGroupVersion.WithKind("ResourcePoolStatusRequest"),
 )
 
