@@ -54,6 +54,7 @@ func jobEntry() Entry {
 				g.Add(soon, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))
 			}},
 		},
+		Needs:     []string{"podgroup-protection-controller"}, // without which a Job in the foreground waits for its PodGroup for ever
 		Settled:   unsettledJobs,
 		Scenarios: append(jobScenarios, groupScenarios...),
 		Malformed: jobMalformed,

@@ -118,25 +118,25 @@ func TestPlanGroup(t *testing.T) {
 		want []string
 	}{
 		{"JOB-111 without the gate: pods alone", fresh(), nil, nil, []string{"create 4"}},
-		{"JOB-111 a new Job: the Workload, the PodGroup, and then pods that belong to it", fresh(), &scheduling{}, nil,
+		{"JOB-134 a new Job: the Workload, the PodGroup, and then pods that belong to it", fresh(), &scheduling{}, nil,
 			[]string{"create Workload", "create PodGroup", in(4, sumGroup)}},
-		{"JOB-111 a gang", fresh(gang()), &scheduling{}, nil,
+		{"JOB-132 a gang", fresh(gang()), &scheduling{}, nil,
 			[]string{"create Workload of 4", "create PodGroup of 4", in(4, sumGroup)}},
-		{"JOB-111 of a size that is given", fresh(gang(2)), &scheduling{}, nil,
+		{"JOB-132 of a size that is given", fresh(gang(2)), &scheduling{}, nil,
 			[]string{"create Workload of 2", "create PodGroup of 2", in(4, sumGroup)}},
-		{"JOB-111 of the pods that may run at a time", fresh(gang(), parallel(3)), &scheduling{}, nil,
+		{"JOB-132 of the pods that may run at a time", fresh(gang(), parallel(3)), &scheduling{}, nil,
 			[]string{"create Workload of 3", "create PodGroup of 3", in(3, sumGroup)}},
-		{"JOB-132 no larger than the Job will ever be", fresh(gang(), parallel(9)), &scheduling{}, nil,
+		{"JOB-139 no larger than the Job will ever be", fresh(gang(), parallel(9)), &scheduling{}, nil,
 			[]string{"create Workload of 4", "create PodGroup of 4", in(4, sumGroup)}},
-		{"JOB-111 at least one", fresh(gang(), parallel(0)), &scheduling{}, nil,
+		{"JOB-132 at least one", fresh(gang(), parallel(0)), &scheduling{}, nil,
 			[]string{"create Workload of 1", "create PodGroup of 1"}},
-		{"JOB-111 the size follows parallelism", begun(gang()), made(t, begun(gang(), parallel(3))), list(mine),
+		{"JOB-132 the size follows parallelism", begun(gang()), made(t, begun(gang(), parallel(3))), list(mine),
 			[]string{"resize Workload of 4", "resize PodGroup of 4", in(3, sumGroup)}},
-		{"JOB-111 also downwards", begun(gang(), parallel(1)), made(t, begun(gang())), list(mine),
+		{"JOB-132 also downwards", begun(gang(), parallel(1)), made(t, begun(gang())), list(mine),
 			[]string{"resize Workload of 1", "resize PodGroup of 1"}},
-		{"V38-39 a PodGroup that is being deleted is left alone", begun(gang()), made(t, begun(gang(), parallel(3)), dyingPodGroup),
+		{"JOB-132 a PodGroup that is being deleted is left alone", begun(gang()), made(t, begun(gang(), parallel(3)), dyingPodGroup),
 			list(mine), []string{"resize Workload of 4", in(3, sumGroup)}},
-		{"JOB-111 nothing has changed", begun(gang()), made(t, begun(gang())), list(mine), []string{in(3, sumGroup)}},
+		{"JOB-132 nothing has changed", begun(gang()), made(t, begun(gang())), list(mine), []string{in(3, sumGroup)}},
 		{"a process that died after the Workload", fresh(gang()), made(t, begun(gang()), noPodGroup), nil,
 			[]string{"create PodGroup of 4", in(4, sumGroup)}},
 		{"a Workload that somebody has deleted comes back", begun(), made(t, begun(), noWorkload), list(mine),
@@ -146,44 +146,44 @@ func TestPlanGroup(t *testing.T) {
 		{"one of another name, as another manager has made it", begun(),
 			made(t, begun(), func(s *scheduling) { s.PodGroup.Name = "other" }), list(mine), []string{in(3, "other")}},
 
-		{"JOB-111 somebody else controls the Job: pods alone", fresh(controlledBy("JobSet")), &scheduling{}, nil, []string{"create 4"}},
-		{"V38-40 unless it asks for a group", fresh(controlledBy("JobSet"), gang()), &scheduling{}, nil,
+		{"JOB-130 somebody else controls the Job: pods alone", fresh(controlledBy("JobSet")), &scheduling{}, nil, []string{"create 4"}},
+		{"JOB-130 unless it asks for a group", fresh(controlledBy("JobSet"), gang()), &scheduling{}, nil,
 			[]string{"create Workload of 4", "create PodGroup of 4", in(4, sumGroup)}},
-		{"JOB-111 the template has a group: that is left as it is", fresh(ownGroup), &scheduling{}, nil, []string{in(4, "theirs")}},
-		{"a Job that has begun without a group goes on so", begun(), &scheduling{}, list(others), []string{"create 3"}},
+		{"JOB-130 the template has a group: that is left as it is", fresh(ownGroup), &scheduling{}, nil, []string{in(4, "theirs")}},
+		{"JOB-130 a Job that has begun without a group goes on so", begun(), &scheduling{}, list(others), []string{"create 3"}},
 		{"also if it asks for one: none has pods of both kinds", begun(gang()), &scheduling{}, list(mine, others), []string{"create 2"}},
 		{"and if its pods are gone", sum(4, counters(1, 0, batchv1.UncountedTerminatedPods{})), &scheduling{}, nil, []string{"create 3"}},
 		{"but if it asks for one and no pod runs, it has one",
 			sum(4, gang(), counters(1, 0, batchv1.UncountedTerminatedPods{})), &scheduling{}, nil,
 			[]string{"create Workload of 4", "create PodGroup of 4", in(3, sumGroup)}},
 
-		{"V38-40 somebody else's Workload by name: the PodGroup alone", fresh(byName), &scheduling{Workload: theirs()}, nil,
+		{"JOB-133 somebody else's Workload by name: the PodGroup alone", fresh(byName), &scheduling{Workload: theirs()}, nil,
 			[]string{"create PodGroup of 3", in(4, theirGroup)}},
-		{"V37-50 or by who controls the Job", fresh(byOwner), &scheduling{Workload: theirs()}, nil,
+		{"JOB-133 or by who controls the Job", fresh(byOwner), &scheduling{Workload: theirs()}, nil,
 			[]string{"create PodGroup of 3", in(4, theirGroup)}},
-		{"V38-40 its size follows the template", begun(byName),
+		{"JOB-133 its size follows the template", begun(byName),
 			&scheduling{Workload: theirs(), PodGroup: &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: theirGroup},
 				Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: gangOf(7)}}}, list(pod("a", grouped(theirGroup))),
 			[]string{"resize PodGroup of 3", in(3, theirGroup)}},
 		{"a Workload that is gone is not needed any more", begun(byName), made(t, begun(), noWorkload), nil,
 			[]string{in(4, sumGroup)}},
-		{"V38-40 there is no such Workload: no pod", fresh(byName), &scheduling{}, nil, []string{"event FailedPodGroupCreate"}},
-		{"V38-40 it has no such template: no pod",
+		{"JOB-133 there is no such Workload: no pod", fresh(byName), &scheduling{}, nil, []string{"event FailedPodGroupCreate"}},
+		{"JOB-133 it has no such template: no pod",
 			fresh(annotated(workloadNameAnnotation, "train", groupTemplateAnnotation, "cook")), &scheduling{Workload: theirs()}, nil,
 			[]string{"event FailedPodGroupCreate"}},
-		{"V37-50 the name of a template alone means nothing to a Job that nobody controls",
+		{"JOB-133 the name of a template alone means nothing to a Job that nobody controls",
 			fresh(annotated(groupTemplateAnnotation, "worker")), &scheduling{}, nil,
 			[]string{"create Workload", "create PodGroup", in(4, sumGroup)}},
 
-		{"V37-50 an object that the Job does not control is not used: no pod", fresh(), &scheduling{WorkloadTaken: true}, nil,
+		{"JOB-135 an object that the Job does not control is not used: no pod", fresh(), &scheduling{WorkloadTaken: true}, nil,
 			[]string{"event FailedWorkloadCreate"}},
-		{"V37-50 nor a PodGroup", fresh(), made(t, begun(), noPodGroup, func(s *scheduling) { s.PodGroupTaken = true }), nil,
+		{"JOB-135 nor a PodGroup", fresh(), made(t, begun(), noPodGroup, func(s *scheduling) { s.PodGroupTaken = true }), nil,
 			[]string{"event FailedPodGroupCreate"}},
 		{"a Workload that somebody has given a second template: no pod", fresh(), made(t, begun(), noPodGroup, func(s *scheduling) {
 			s.Workload.Spec.PodGroupTemplates = append(s.Workload.Spec.PodGroupTemplates, theirs().Spec.PodGroupTemplates...)
 		}), nil, []string{"event FailedPodGroupCreate"}},
 
-		{"a suspended Job makes nothing", fresh(gang(), suspend), &scheduling{}, nil, nil},
+		{"JOB-137 a suspended Job makes nothing yet", fresh(gang(), suspend), &scheduling{}, nil, nil},
 		{"nor does one that is being deleted", fresh(gang(), dying), &scheduling{}, nil, nil},
 		{"nor one that has ended", fresh(gang(), condTrue(batchv1.JobFailureTarget, "x")), &scheduling{}, nil, nil},
 	} {
@@ -201,7 +201,7 @@ func TestPlanGroup(t *testing.T) {
 }
 
 // The pods of an Indexed Job belong to the PodGroup, too.
-func TestJOB111IndexedPodsHaveTheGroup(t *testing.T) {
+func TestJOB130IndexedPodsHaveTheGroup(t *testing.T) {
 	s := newView(now, snapshot{Job: sum(2, notStarted, byIndex), Scheduling: &scheduling{}})
 	steps := planPods(now, s).Steps
 	for _, o := range steps[len(steps)-1].(plan.CreateAll).Objects {
@@ -212,7 +212,7 @@ func TestJOB111IndexedPodsHaveTheGroup(t *testing.T) {
 }
 
 // What the Job says of its scheduling is what the Workload and the PodGroup say.
-func TestJOB130WorkloadAndPodGroup(t *testing.T) {
+func TestJOB132WorkloadAndPodGroup(t *testing.T) {
 	j := sum(4, gang(), annotated(parentGroupAnnotation, "cluster"), func(j *batchv1.Job) {
 		j.Spec.Scheduling.SchedulingConstraints = &schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints{
 			Topology: []schedulingv1alpha3.TopologyConstraint{{Key: "example.com/rack"}}}
