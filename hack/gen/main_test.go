@@ -146,7 +146,7 @@ func TestOverlaysHaveTheRolesOfTheirControllers(t *testing.T) {
 			"secrets delete"},
 	} {
 		i := slices.IndexFunc(roleSets, func(s roleSet) bool { return s.name == set })
-		has := whatRolesHave(roles(rightsOf(controllers.Registry(), roleSets[i].has)))
+		has := whatRolesHave(roles(rightsOf(controllers.Registry(), roleSets[i])))
 		all := whatRolesHave(roles(manager.Rights(controllers.Registry())))
 		for _, what := range absent {
 			if has[what] || !all[what] {

@@ -2,14 +2,14 @@ package job
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-// Rights are what the controller asks of the API server (JOB-112). It has no right to get a pod. What it asks of
-// scheduling.k8s.io it asks only with the feature gate.
+// Rights are what the controller asks of the API server (JOB-112). It has no right to get a pod.
 func Rights() rbac.Rights {
 	const schedulingGroup = "scheduling.k8s.io"
 	return rbac.Rights{
 		Caches: []rbac.Resource{
 			{Group: "batch", Name: "jobs"}, {Name: "pods"},
-			{Group: schedulingGroup, Name: "workloads"}, {Group: schedulingGroup, Name: "podgroups"},
+			{Group: schedulingGroup, Name: "workloads", Gate: gate},
+			{Group: schedulingGroup, Name: "podgroups", Gate: gate},
 		},
 		Own: append(rbac.Events(),
 			rbac.Rule{Group: "batch", Resource: "jobs", Verbs: []string{"get"},
@@ -20,9 +20,9 @@ func Rights() rbac.Rights {
 			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
 				For: "running, counting, adoption, release"},
 			rbac.Rule{Group: schedulingGroup, Resource: "workloads", Verbs: []string{"create", "get", "patch"},
-				For: "how the pods of a Job are scheduled, with the feature gate WorkloadWithJob"},
+				For: "how the pods of a Job are scheduled, with the feature gate " + gate, Gate: gate},
 			rbac.Rule{Group: schedulingGroup, Resource: "podgroups", Verbs: []string{"create", "get", "patch"},
-				For: "the group that the pods of a Job are scheduled as, with the feature gate WorkloadWithJob"},
+				For: "the group that the pods of a Job are scheduled as, with the feature gate " + gate, Gate: gate},
 		),
 	}
 }

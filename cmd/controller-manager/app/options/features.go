@@ -28,7 +28,7 @@ var obeyed = []string{
 	"MaxUnavailableStatefulSet",
 	"PersistentVolumeClaimUnusedSinceTime",
 	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "StorageVersionMigrator",
-	"TaintTolerationComparisonOperators",
+	"TaintTolerationComparisonOperators", "WorkloadWithJob",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
