@@ -29,7 +29,8 @@ type Rule struct {
 	Gate string
 }
 
-// Resource is a kind of objects as the API names it, and the feature gate without which nobody reads it, if there is one.
+// Resource is a kind of objects as the API names it. Gate is the feature gate without which it is not read, if there
+// is one.
 type Resource struct{ Group, Name, Gate string }
 
 // Rights are what a controller asks of the API server.
@@ -93,8 +94,8 @@ func (r Rights) Merge(other Rights) Rights {
 func mergeRules(a, b []Rule) (merged []Rule) {
 	for _, rule := range slices.Concat(a, b) {
 		known := slices.ContainsFunc(merged, func(m Rule) bool {
-			return m.Group == rule.Group && m.Resource == rule.Resource && m.Implied == rule.Implied && m.Gate == rule.Gate &&
-				slices.Equal(m.Verbs, rule.Verbs) && slices.Equal(m.Names, rule.Names)
+			return m.Group == rule.Group && m.Resource == rule.Resource && m.Implied == rule.Implied &&
+				m.Gate == rule.Gate && slices.Equal(m.Verbs, rule.Verbs) && slices.Equal(m.Names, rule.Names)
 		})
 		if !known {
 			merged = append(merged, rule)

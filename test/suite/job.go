@@ -22,11 +22,11 @@ func jobEntry() Entry {
 	return Entry{
 		Controller: "job-controller",
 		Operations: map[string]Operation{
-			// NAME completions= parallelism= image= mode=indexed, per-index or late deadline= gang=NUMBER, of pods, or 0 for as many as run at
-			// a time; workload=NAME, of somebody else
+			// NAME completions= parallelism= image= mode=indexed, per-index or late deadline= gang=NUMBER, of pods, or 0 for as many as
+			// run at a time; workload=NAME, of somebody else
 			"job": createJob,
-			// NAME do=suspend, resume, scale, resize, gang, delete parallelism=, of scale, of resize, which sets the completions, too, and of
-			// gang, the size of it; policy=
+			// NAME do=suspend, resume, scale, resize, gang, delete parallelism=, of scale, of resize, which sets the completions,
+			// too, and of gang, the size of it; policy=
 			"editjob":  disturbJob,
 			"workload": planJobs,  // NAME size=, of gangs; do=resize, delete
 			"jobgroup": takeGroup, // NAME do=podgroup, workload: takes it from the Job

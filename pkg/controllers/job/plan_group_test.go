@@ -92,7 +92,7 @@ func theirs() *schedulingv1beta1.Workload {
 	return &schedulingv1beta1.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "train"},
 		Spec: schedulingv1beta1.WorkloadSpec{PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{
-			{Name: "driver", SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}},
+			{Name: "driver"},
 			{Name: "worker", SchedulingPolicy: gangOf(3), PriorityClassName: "high"},
 		}},
 	}
