@@ -44,7 +44,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, autoscalerPeriod, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
+	m := c.Manager(t, groupGates, autoscalerPeriod, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
 		"--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1",
@@ -101,6 +101,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"volumes":            (*bench).workOfVolumes,
 		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
 		"PodGroups":          (*bench).livesOfPodGroups,
+		"gangs":              (*bench).livesOfGangs,
 		"devices":            (*bench).workOfDeviceClaims,
 		"stored objects":     (*bench).workOfMigrations,
 	}

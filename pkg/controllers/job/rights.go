@@ -19,9 +19,9 @@ func Rights() rbac.Rights {
 				For: "blockOwnerDeletion of its pods", Implied: true},
 			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"},
 				For: "running, counting, adoption, release"},
-			rbac.Rule{Group: schedulingGroup, Resource: "workloads", Verbs: []string{"create", "get", "patch"},
+			rbac.Rule{Group: schedulingGroup, Resource: "workloads", Verbs: []string{"create", "patch"},
 				For: "how the pods of a Job are scheduled, with the feature gate " + gate, Gate: gate},
-			rbac.Rule{Group: schedulingGroup, Resource: "podgroups", Verbs: []string{"create", "get", "patch"},
+			rbac.Rule{Group: schedulingGroup, Resource: "podgroups", Verbs: []string{"create", "patch"},
 				For: "the group that the pods of a Job are scheduled as, with the feature gate " + gate, Gate: gate},
 		),
 	}
