@@ -105,6 +105,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"PodGroups":            (*bench).livesOfPodGroups,
 		"device pools":         (*bench).answersAboutPools,
 		", device pools":       (*bench).answersAboutPools,
+		", gangs":              (*bench).livesOfGangs,
 		"devices":              (*bench).workOfDeviceClaims,
 		"device taints":        (*bench).workOfDeviceTaints,
 		"stored objects":       (*bench).workOfMigrations,
