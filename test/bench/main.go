@@ -64,7 +64,7 @@ func scenarios() []scenario {
 			volumes},
 		{"devices", "1000 pods with a claim of a template each come and end", false, devices},
 		{"pools", "100 requests for the status of 1000 pools of devices", false, devicePools},
-		{"podgroups", "1000 PodGroups that a pod keeps are deleted, and then the pods", false, podGroups},		{"devicetaints", "1000 pods with a device each, all of which get a taint", false, deviceTaints},
+		{"podgroups", "1000 PodGroups that a pod keeps are deleted, and then the pods", false, podGroups}, {"devicetaints", "1000 pods with a device each, all of which get a taint", false, deviceTaints},
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"ranges", "a ServiceCIDR with 5000 addresses is deleted, and then they are", false, serviceRanges},
