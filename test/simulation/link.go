@@ -112,7 +112,7 @@ func (l *link) Receive(ctx context.Context, network apiserver.Request, answer er
 	if err := l.travel(ctx, r); err != nil {
 		return err
 	}
-	_, err := l.pass(ctx)
+	_, err = l.pass(ctx)
 	return err
 }
 

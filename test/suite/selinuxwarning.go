@@ -20,8 +20,8 @@ func selinuxWarningEntry() Entry {
 	return Entry{
 		Controller: "selinux-warning-controller",
 		Operations: map[string]Operation{
-			// NAME on=a level=s0: a pod that nobody schedules, with a volume of that name, and a label if level is said; own= is that of its
-			// container; recursive=true; do=delete, end
+			// NAME on=a level=s0: a pod that nobody schedules, with a volume of that name, and a label if level is said; own= is that of
+			// its container; recursive=true; do=delete, end
 			"sharing": sharingPod,
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -201,10 +201,6 @@ func conflictsSettled(s *View) (wrong []string) {
 	return wrong
 }
 
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
 // lives are the pods that there ever were, and when each was there and had not ended.
 type lives map[types.UID]*life
 
@@ -212,6 +208,9 @@ type life struct {
 	pod        *corev1.Pod
 	began, end time.Time // zero: it lasts
 }
+
+// longOver reports whether a pod was gone, or had ended, so long before a time that every manager knew.
+func (l *life) longOver(at time.Time) bool { return !l.end.IsZero() && at.After(l.end.Add(staleFor)) }
 
 // livesOf returns nil if nobody has recorded what became of pods.
 func livesOf(s *View) lives {
@@ -238,7 +237,7 @@ func (all lives) had(e *corev1.Event) bool {
 		return false
 	}
 	together := func(other *life) bool {
-		return (p.end.IsZero() || other.began.Before(p.end.Add(staleFor))) && (other.end.IsZero() || p.began.Before(other.end.Add(staleFor)))
+		return !p.longOver(other.began) && !other.longOver(p.began)
 	}
 	for _, other := range all {
 		if !shares(other.pod) || !together(other) {
@@ -269,7 +268,7 @@ var selinuxMutants = []Mutant{
 	},
 	{
 		Name:   "only one of two pods is told",
-		Edits:  []Edit{{selinuxFolder + "plan.go", "if !was[c] {\n\t\t\tp.Steps", "if !was[c] && c.Pod.UID < c.Other.UID {\n\t\t\tp.Steps"}},
+		Edits:  []Edit{{selinuxFolder + "plan.go", "if !was[c] {\n\t\t\trecord", "if !was[c] && c.Pod.UID < c.Other.UID {\n\t\t\trecord"}},
 		Script: twoLabels,
 		Oracle: SettledOracle,
 	},

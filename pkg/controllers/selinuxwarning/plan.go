@@ -65,8 +65,8 @@ type decision struct {
 	Twice     []types.UID
 }
 
-// useOf returns what a pod does with a volume that it calls by these names; false if no container mounts it, as one that
-// has it as a block device does not (ST-60).
+// useOf returns what a pod does with a volume that it calls by these names; false if no container mounts it, as one
+// that has it as a block device does not (ST-60).
 func useOf(p *corev1.Pod, names []string) (u use, mounts bool) {
 	u = use{Pod: p, Policy: corev1.SELinuxChangePolicyMountOption}
 	if c := p.Spec.SecurityContext; c != nil && c.SELinuxChangePolicy != nil {
@@ -105,34 +105,33 @@ func (u *use) value(property string) string {
 
 // planEvents compares the pods that mount a volume, and records events about conflicts that were not reported yet.
 func planEvents(_ time.Time, s snapshot) (d decision, p plan.Plan) {
-	d.Conflicts = conflictsOf(s)
 	var reported memory
 	if s.Reported != nil {
 		reported = *s.Reported
 	}
-	for _, u := range s.Uses {
-		if u.Twice == "" {
-			continue
-		}
-		if d.Twice = append(d.Twice, u.Pod.UID); !slices.Contains(reported.Twice, u.Pod.UID) {
-			p.Steps = append(p.Steps, plan.RecordEvent{Object: u.Pod, Event: plan.Event{
-				Type: corev1.EventTypeWarning, Reason: "MultipleSELinuxLabels",
-				Message: fmt.Sprintf("Volume %q is mounted twice with different SELinux labels inside this pod", u.Twice),
-			}})
-		}
+	record := func(about *corev1.Pod, e plan.Event) {
+		p.Steps = append(p.Steps, plan.RecordEvent{Object: about, Event: e})
 	}
 	pods := map[types.UID]*corev1.Pod{}
 	for _, u := range s.Uses {
 		pods[u.Pod.UID] = u.Pod
-	}
-	was := setOf(reported.Conflicts)
-	for _, c := range d.Conflicts {
-		if !was[c] {
-			p.Steps = append(p.Steps, plan.RecordEvent{Object: pods[c.Pod.UID], Event: c.event()})
+		if u.Twice == "" {
+			continue
+		}
+		if d.Twice = append(d.Twice, u.Pod.UID); !slices.Contains(reported.Twice, u.Pod.UID) {
+			record(u.Pod, plan.Event{Type: corev1.EventTypeWarning, Reason: "MultipleSELinuxLabels", Message: fmt.Sprintf(
+				"Volume %q is mounted twice with different SELinux labels inside this pod", u.Twice)})
 		}
 	}
-	p.Why = fmt.Sprintf("of %d pods that mount the volume, some are in conflict with others in %d ways; %d were not "+
-		"reported yet", len(s.Uses), len(d.Conflicts), len(p.Steps))
+	was := setOf(reported.Conflicts)
+	d.Conflicts = conflictsOf(s)
+	for _, c := range d.Conflicts {
+		if !was[c] {
+			record(pods[c.Pod.UID], c.event())
+		}
+	}
+	p.Why = fmt.Sprintf("%d pods mount the volume, and have %d conflicts with one another; %d events tell of what was "+
+		"not told yet", len(s.Uses), len(d.Conflicts), len(p.Steps))
 	return d, p
 }
 
