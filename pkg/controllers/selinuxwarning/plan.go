@@ -119,8 +119,7 @@ func planEvents(_ time.Time, s snapshot) (d decision, p plan.Plan) {
 			continue
 		}
 		if d.Twice = append(d.Twice, u.Pod.UID); !slices.Contains(reported.Twice, u.Pod.UID) {
-			record(u.Pod, plan.Event{Type: corev1.EventTypeWarning, Reason: "MultipleSELinuxLabels", Message: fmt.Sprintf(
-				"Volume %q is mounted twice with different SELinux labels inside this pod", u.Twice)})
+			record(u.Pod, u.doubled())
 		}
 	}
 	was := setOf(reported.Conflicts)
@@ -133,6 +132,12 @@ func planEvents(_ time.Time, s snapshot) (d decision, p plan.Plan) {
 	p.Why = fmt.Sprintf("%d pods mount the volume, and have %d conflicts with one another; %d events tell of what was "+
 		"not told yet", len(s.Uses), len(d.Conflicts), len(p.Steps))
 	return d, p
+}
+
+// doubled is the event about a pod whose containers mount a volume with different labels (ST-61).
+func (u *use) doubled() plan.Event {
+	return plan.Event{Type: corev1.EventTypeWarning, Reason: "MultipleSELinuxLabels",
+		Message: fmt.Sprintf("Volume %q is mounted twice with different SELinux labels inside this pod", u.Twice)}
 }
 
 // event is that about a conflict, on one of the pods. It says nothing of pods in other namespaces (ST-64).
