@@ -404,9 +404,8 @@ func TestFunctionsFitAScreen(t *testing.T) {
 // withoutAlias are the controllers that have no alias (TE-1, REG-5, REG-9, REG-34, REG-43, REG-51).
 var withoutAlias = []string{"device-taint-eviction-controller", "kube-apiserver-serving-clustertrustbundle-publisher-controller",
 	"podcertificaterequest-cleaner-controller", "podgroup-protection-controller", "resourcepoolstatusrequest-controller",
-	", selinux-warning-controller", "service-cidr-controller", "taint-eviction-controller",
-	"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller",
-	"volumeattributesclass-protection-controller"}
+	"selinux-warning-controller", "service-cidr-controller", "taint-eviction-controller",
+	"validatingadmissionpolicy-status-controller", "volumeattributesclass-protection-controller"}
 
 // TestRegistryAndFoldersAgree: each folder of a controller has a line in the registry, and a page in docs; and each line of
 // the registry has all that belongs to a controller.

@@ -46,7 +46,7 @@ type roleSet struct {
 var roleSets = []roleSet{
 	{"all", func(manager.Controller) bool { return true }, func(string) bool { return true }},
 	{"default", func(c manager.Controller) bool { return c.OnByDefault() && !slices.Contains(needKeys, c.Name) },
-		manager.Options{}.Enabled, manager.Options{}.Enabled},
+		manager.Options{}.Enabled},
 	{"beside", func(c manager.Controller) bool { return c.Beside }, manager.Options{}.Enabled},
 }
 

@@ -182,7 +182,7 @@ func (c *cluster) apiServerArgs(p ports, o options) []string {
 	if !c.tools.older() {
 		args = append(args,
 			// The first as it is by default in the next release. The others, with these versions, are for controllers that are off by default.
-			"--feature-gates=StatefulSetRecreateStrategy=true,GenericWorkload=true,WorkloadWithJob=true,WorkloadWithJob=true,"+
+			"--feature-gates=StatefulSetRecreateStrategy=true,GenericWorkload=true,WorkloadWithJob=true,"+
 				"DRAResourcePoolStatus=true,DRAPartitionableDevicesType=true",
 			"--runtime-config=scheduling.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true")
 	}

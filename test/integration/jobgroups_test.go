@@ -31,8 +31,8 @@ func TestJobsAreScheduledAsGroups(t *testing.T) { // JOB-111, JOB-130 to JOB-136
 	b.livesOfGangs()
 }
 
-// livesOfGangs runs Jobs as gangs: one that grows and goes, one that takes its PodGroup from somebody else's Workload, and one that asks for
-// nothing.
+// livesOfGangs runs Jobs as gangs: one that grows and goes, one that takes its PodGroup from somebody else's Workload, and one that asks
+// for nothing.
 func (b *bench) livesOfGangs() {
 	b.Helper()
 	if !serves(b.T, b.Cluster, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")) {
@@ -53,8 +53,9 @@ func (b *bench) livesOfGangs() {
 
 	if _, err := b.Client.SchedulingV1beta1().Workloads(b.ns).Create(b.Context(), &schedulingv1beta1.Workload{
 		ObjectMeta: metav1.ObjectMeta{Name: "train"}, Spec: schedulingv1beta1.WorkloadSpec{
-			PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{{Name: "worker", SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 1}}}},
+			PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{{Name: "worker",
+				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+					Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 1}}}},
 		}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}

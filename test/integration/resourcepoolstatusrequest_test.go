@@ -24,7 +24,7 @@ func (b *bench) answersAboutPools() {
 		return // it was not there, or is not enabled
 	}
 	driver := b.ns + ".example.com"
-	b.publish(driver)
+	b.publishPools(driver)
 	b.allocate("one", driver, "plain", "d1", nil)
 	b.allocate("half", driver, "parts", "half-1", nil)
 	b.allocate("some", driver, "shared", "n0", map[resourcev1.QualifiedName]resource.Quantity{"bw": resource.MustParse("4Gi")})
@@ -63,8 +63,8 @@ func (b *bench) answersAboutPools() {
 	}
 }
 
-// publish publishes three pools of a driver, as it does itself.
-func (b *bench) publish(driver string) {
+// publishPools publishes three pools of a driver, as it does itself.
+func (b *bench) publishPools(driver string) {
 	b.Helper()
 	slice := func(pool string, devices ...resourcev1.Device) *resourcev1.ResourceSlice {
 		return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-" + pool}, Spec: resourcev1.ResourceSliceSpec{
@@ -135,7 +135,8 @@ func answerText(s *resourcev1alpha3.ResourcePoolStatusRequestStatus) string {
 			line += fmt.Sprintf("; %s %d of %d", part.Type, ptr.Deref(part.Allocatable, -1), ptr.Deref(part.Total, -1))
 		}
 		if sum := p.ShareableSummary; sum != nil {
-			line += fmt.Sprintf("; %d full, %d partial", ptr.Deref(sum.FullyAvailableDevices, -1), ptr.Deref(sum.PartiallyAvailableDevices, -1))
+			line += fmt.Sprintf("; %d full, %d partial", ptr.Deref(sum.FullyAvailableDevices, -1),
+				ptr.Deref(sum.PartiallyAvailableDevices, -1))
 			for _, c := range sum.Capacity {
 				line += fmt.Sprintf("; %s %s of %s", c.Name, c.Consumed, c.Total)
 			}

@@ -31,9 +31,7 @@ type Object interface {
 // clusterWide are the kinds of which objects have no namespace. The scheme does not know.
 var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass",
 	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration",
-	"ClusterTrustBundle", "StorageVersion",
-	"ResourceSlice", "DeviceTaintRule", "ValidatingAdmissionPolicy",
-	"ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "ValidatingAdmissionPolicy")
+	"ClusterTrustBundle", "StorageVersion", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "ValidatingAdmissionPolicy")
 
 // kindOf returns the kind of an object.
 func kindOf(o runtime.Object) schema.GroupVersionKind {

@@ -30,7 +30,7 @@ func podGroupProtectionEntry() Entry {
 		Controller: "podgroup-protection-controller",
 		Operations: map[string]Operation{
 			"podgroup":  podGroupOfUsers,  // NAME parent=: a PodGroup, in a CompositePodGroup; do=delete
-			"grouped":   groupedPod,       // NAME group= image=: a pod of a PodGroup; do=delete
+			"grouped":   groupedPod,       // NAME group= image= idle=true: a pod of a PodGroup, which nobody schedules; do=delete
 			"composite": compositeOfUsers, // NAME parent=: a CompositePodGroup; do=delete
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -49,8 +49,8 @@ func podGroupProtectionEntry() Entry {
 			g.Add(at, "podgroup %s parent=%s", group, parent)
 			pods := 1 + g.IntN(3)
 			for i := range pods {
-				g.Add(at+g.Early(), "grouped %s-%d group=%s image=%s:1", group, i, group,
-					workload.Pick(g, actors.Good, actors.Done, actors.Slow))
+				g.Add(at+g.Early(), "grouped %s-%d group=%s image=%s:1 idle=%t", group, i, group,
+					workload.Pick(g, actors.Good, actors.Done, actors.Slow), g.IntN(4) == 0)
 			}
 			if g.IntN(4) == 0 { // what the controller sees of pods is late
 				g.Add(soon-time.Second, "fault m* delay pods %ds for=20s", 1+g.IntN(5))
@@ -113,7 +113,11 @@ func groupedPod(u *User, l script.Line) error {
 	}
 	group, _ := l.Get("group")
 	image, _ := l.Get("image")
-	return create(u, inGroup(newPod(l.Arg(0), l.Arg(0), image), group))
+	p := inGroup(newPod(l.Arg(0), l.Arg(0), image), group)
+	if says(l, "idle") {
+		p.Spec.SchedulerName = "nobody"
+	}
+	return create(u, p)
 }
 
 // compositeOfUsers makes a CompositePodGroup as an API server with its admission does, or deletes it.
@@ -266,7 +270,7 @@ var podGroupProtectionMutants = []Mutant{
 		Name: "a PodGroup goes while a pod of it waits for a node",
 		Edits: []Edit{{podGroupFolder + "plan.go", "p.Spec.SchedulingGroup == nil || podutil.Finished(p)",
 			"p.Spec.SchedulingGroup == nil || podutil.Finished(p) || p.Status.Phase == corev1.PodPending"}},
-		Script: gangOf + actors.Slow + ":1\n\t\t\tat 11s  podgroup gang do=delete",
+		Script: gangOf + actors.Good + ":1 idle=true" + deletedGang,
 		Oracle: "S41",
 	},
 	{

@@ -30,8 +30,8 @@ func poolStatusEntry() Entry {
 			"poolask":   poolAsk,   // NAME pool=: a ResourcePoolStatusRequest, for one pool or for all; do=delete
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			pool, devices, parts := "pool-"+app, 2+g.IntN(3), 1+g.IntN(2)
-			missing := 0
+			devices, parts, missing := 2+g.IntN(3), 1+g.IntN(2), 0
+			pool := fmt.Sprintf("pool-%s-%d", app, parts)
 			if parts == 2 && g.IntN(3) == 0 {
 				missing = 1
 			}

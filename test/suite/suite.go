@@ -97,7 +97,7 @@ func Entries() []Entry {
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
 		storageVersionGCEntry(),
-		admissionPolicyEntry(), admissionPolicyEntry(),
+		admissionPolicyEntry(),
 		selinuxWarningEntry(),
 	}
 }

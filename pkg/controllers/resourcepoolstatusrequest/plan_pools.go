@@ -14,7 +14,7 @@ import (
 type pool struct {
 	driver, name string
 	generation   int64
-	want         int64                       // slices of the generation that there should be
+	want         int64                       // slices of the generation, as one of them says that there are
 	slices       []*resourcev1.ResourceSlice // of the latest generation
 	devices      []device                    // of these
 }
@@ -33,13 +33,13 @@ func poolsOf(found []*resourcev1.ResourceSlice) (pools []*pool) {
 		of := s.Spec.Pool
 		p := byName[of.Name]
 		if p == nil || p.generation < of.Generation {
-			p = &pool{driver: s.Spec.Driver, name: of.Name, generation: of.Generation, want: of.ResourceSliceCount}
+			p = &pool{driver: s.Spec.Driver, name: of.Name, generation: of.Generation}
 			byName[of.Name] = p
 		}
 		if p.generation != of.Generation {
 			continue
 		}
-		p.slices = append(p.slices, s)
+		p.slices, p.want = append(p.slices, s), max(p.want, of.ResourceSliceCount)
 		for i := range s.Spec.Devices {
 			p.devices = append(p.devices, device{Device: &s.Spec.Devices[i], slice: s})
 		}

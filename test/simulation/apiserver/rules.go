@@ -85,7 +85,7 @@ var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
 	"CertificateSigningRequest", "ClusterTrustBundle", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "DeviceTaintRule",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest",
 	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration", "StorageVersion",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
@@ -198,7 +198,8 @@ func otherRules() map[string]rules {
 		"resourceclaims": {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
 		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
 			update: updates(updateDeviceTaintRule)},
-		"podgroups": {defaults: each(defaultPodGroup), create: creates(createPodGroup)},
+		"podgroups": {versioned: true, defaults: each(defaultPodGroup), create: creates(createPodGroup), update: keepMetaWithStatus},
+		"workloads": {versioned: true},
 		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice),
 			fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
 				return fields.Set{
@@ -207,7 +208,7 @@ func otherRules() map[string]rules {
 					resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, ""),
 				}
 			})},
-		"resourcepoolstatusrequests":      {defaults: each(defaultPoolRequest)},
+		"resourcepoolstatusrequests":      {versioned: true, defaults: each(defaultPoolRequest), update: keepMetaWithStatus},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
@@ -225,7 +226,7 @@ func otherRules() map[string]rules {
 			}),
 		},
 		"clustertrustbundles": {
-			anyName: true,
+			anyName: true, versioned: true,
 			fields: asks(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
 			}),
