@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Outages struct {
 
 	mu      sync.Mutex
 	ended   []oracle.Outage
+	late    []oracle.Outage // the time that a request was under way which was sent in one of those
 	blind   map[Watch]*open
 	refused map[Object]*open
 }
@@ -88,12 +90,19 @@ func (l *Outages) Answered(object Object) {
 	}
 }
 
-// Took notes since when a request or answer was under way that has just arrived.
+// Took notes since when a request or answer was under way that has just arrived. One that was sent at the end of an outage was decided
+// in it.
 func (l *Outages) Took(resource string, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(since) > slow {
+	sentIn := func(o oracle.Outage) bool {
+		return (o.Resource == "" || o.Resource == resource) && !since.Before(o.From) && !since.After(o.To)
+	}
+	switch {
+	case time.Since(since) > slow:
 		l.end(&open{from: since}, resource)
+	case slices.ContainsFunc(l.ended, sentIn):
+		l.late = append(l.late, oracle.Outage{Interval: oracle.Interval{From: since, To: time.Now()}, Resource: resource})
 	}
 }
 
@@ -116,7 +125,7 @@ func (l *Outages) All() []oracle.Outage {
 	for object, o := range l.refused {
 		l.end(o, object.Resource)
 	}
-	all := append([]oracle.Outage(nil), l.ended...)
+	all := slices.Concat(l.ended, l.late)
 	l.ended = l.ended[:before]
 	return all
 }
