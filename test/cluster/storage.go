@@ -19,31 +19,42 @@ import (
 
 // Store puts an object, in JSON, where the API server keeps it, past the server. The key is that of etcd without /registry/.
 func (c *Cluster) Store(key string, object []byte) error {
-	return c.askEtcd("put", map[string][]byte{"key": registry(key), "value": object})
+	_, err := c.askEtcd("put", map[string][]byte{"key": registry(key), "value": object})
+	return err
 }
 
 // Unstore takes an object away from there.
 func (c *Cluster) Unstore(key string) error {
-	return c.askEtcd("deleterange", map[string][]byte{"key": registry(key)})
+	_, err := c.askEtcd("deleterange", map[string][]byte{"key": registry(key)})
+	return err
+}
+
+// Stored reports whether an object is there.
+func (c *Cluster) Stored(key string) (bool, error) {
+	found, err := c.askEtcd("range", map[string][]byte{"key": registry(key)})
+	return found > 0, err
 }
 
 func registry(key string) []byte { return []byte(path.Join("/registry", key)) }
 
-// askEtcd changes what the API server keeps.
-func (c *Cluster) askEtcd(verb string, request map[string][]byte) error {
+// askEtcd reads or changes what the API server keeps, and returns how many keys were found.
+func (c *Cluster) askEtcd(verb string, request map[string][]byte) (found int, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := http.Post(c.Etcd+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %s", verb, body, resp.Status)
+		return 0, fmt.Errorf("%s %s: %s", verb, body, resp.Status)
 	}
-	return nil
+	var answer struct {
+		Count int `json:"count,string"`
+	}
+	return answer.Count, json.NewDecoder(resp.Body).Decode(&answer)
 }
 
 // Backdate has the API server believe that it has created an object so long ago. Nobody else may change the object meanwhile.

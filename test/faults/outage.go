@@ -98,10 +98,10 @@ func (l *Outages) Took(resource string, since time.Time) {
 	sentIn := func(o oracle.Outage) bool {
 		return (o.Resource == "" || o.Resource == resource) && !since.Before(o.From) && !since.After(o.To)
 	}
-	switch {
-	case time.Since(since) > slow:
+	switch took := time.Since(since); {
+	case took > slow:
 		l.end(&open{from: since}, resource)
-	case slices.ContainsFunc(l.ended, sentIn):
+	case took > 0 && slices.ContainsFunc(l.ended, sentIn):
 		l.late = append(l.late, oracle.Outage{Interval: oracle.Interval{From: since, To: time.Now()}, Resource: resource})
 	}
 }

@@ -41,7 +41,15 @@ func (b *bench) withDevice(name, node, device string, tolerations ...resourcev1.
 	return p
 }
 
-// leavesItsDevice waits until a pod is marked and deleted.
+// holdPods gives pods a finalizer, so that they stay to be looked at when their nodes have ended them.
+func (b *bench) holdPods(names ...string) {
+	b.Helper()
+	for _, name := range names {
+		b.patchMeta("pod", name, hold)
+	}
+}
+
+// leavesItsDevice waits until a pod that is held is marked and deleted, and lets it go.
 func (b *bench) leavesItsDevice(name string) {
 	b.Helper()
 	b.said(name, "DeviceTaintManagerEviction", "Marking for deletion", 1)
@@ -104,6 +112,8 @@ func (b *bench) workOfDeviceTaints() {
 	b.withDevice("ruled", node, "good")
 	b.withDevice("waits", node, "good", resourcev1.DeviceToleration{Operator: resourcev1.DeviceTolerationOpExists,
 		Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: ptr.To[int64](3600)})
+	b.holdPods("breaks", "ruled")
+	defer func() { b.patchMetaAfter("breaks"); b.patchMetaAfter("ruled") }()
 	b.publish(resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoExecute})
 	b.leavesItsDevice("breaks")
 	if b.Before(b.T, 37) {

@@ -12,15 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-)
 
-// groupGates are the feature gates with which pods of Jobs are scheduled as groups.
-const groupGates = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true"
+	"github.com/standalone-kcm/controller-manager/test/suite"
+)
 
 // Jobs have a Workload and a PodGroup, and their pods belong to it. Where the API server does not serve these kinds, Jobs run without.
 func TestJobsAreScheduledAsGroups(t *testing.T) { // JOB-111, JOB-130 to JOB-136
 	b := alone(t)
-	b.Manager(t, groupGates)
+	b.Manager(t, suite.GatesFlag)
 	if !serves(t, b.Cluster, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")) {
 		b.createJob("plain", 2)
 		if names := b.groupsOfPods("plain", 2); len(names) > 0 {

@@ -44,7 +44,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, groupGates, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s",
+	m := c.Manager(t, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s",
 		"--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller,-podgc",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
 		"--leader-elect-lease-duration=4s",

@@ -48,8 +48,8 @@ func selinuxWarningEntry() Entry {
 		}}},
 		Settled: conflictsSettled,
 		Scenarios: []Scenario{{Name: "pods that cannot share a volume come and go", Play: func(u *User) {
-			u.Create(newSharingPod("one", "a", "s0", "", false))
-			u.Create(newSharingPod("two", "a", "s1", "", false))
+			u.Create(newSharingPod(u, "one", "a", "s0", "", false))
+			u.Create(newSharingPod(u, "two", "a", "s1", "", false))
 			for _, pod := range []string{"one", "two"} {
 				u.Wait(pod+" is told", Patience, func() error {
 					found, err := list[*corev1.Event](u)
@@ -74,7 +74,7 @@ func selinuxWarningEntry() Entry {
 			Name: "20 pods that cannot share a volume", // nothing but events, which are not counted
 			Do: func(u *User) {
 				u.Each(20, func(i int) error {
-					return create(u, newSharingPod(fmt.Sprint("pod-", i), "a", fmt.Sprint("s", i), "", false))
+					return create(u, newSharingPod(u, fmt.Sprint("pod-", i), "a", fmt.Sprint("s", i), "", false))
 				})
 			},
 			Floor: floor.Writes{},
@@ -82,11 +82,11 @@ func selinuxWarningEntry() Entry {
 	}
 }
 
-// newSharingPod is a pod that nobody schedules, and that mounts a volume which others may have, too.
-func newSharingPod(name, volume, level, own string, recursive bool) *corev1.Pod {
+// newSharingPod is a pod that nobody schedules, and that mounts a volume which others of the namespace may have, too.
+func newSharingPod(u *User, name, volume, level, own string, recursive bool) *corev1.Pod {
 	p := newPod(name, name, "web:1")
 	p.Spec.SchedulerName = "nobody"
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{FC: &corev1.FCVolumeSource{WWIDs: []string{volume}}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{FC: &corev1.FCVolumeSource{WWIDs: []string{u.Namespace + "-" + volume}}}}}
 	c := &p.Spec.Containers[0]
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{}
@@ -114,7 +114,7 @@ func sharingPod(u *User, l script.Line) error {
 	volume, _ := l.Get("on")
 	level, _ := l.Get("level")
 	own, _ := l.Get("own")
-	return create(u, newSharingPod(name, volume, level, own, says(l, "recursive")))
+	return create(u, newSharingPod(u, name, volume, level, own, says(l, "recursive")))
 }
 
 // endPod has a pod end well.
