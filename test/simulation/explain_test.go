@@ -29,7 +29,7 @@ var unnamed = map[string][]string{
 	"pod-garbage-collector-controller":                               {"orphaned"},
 	"legacy-serviceaccount-token-cleaner-controller":                 {"all"},
 	"node-ipam-controller":                                           {"allocation"},
-	"selinux-warning-controller":                                     {url.PathEscape("kubernetes.io/fc/[default-a]")},
+	"selinux-warning-controller":                                     {url.PathEscape("kubernetes.io/fc/[" + playground + "-a]")},
 	"kube-apiserver-serving-clustertrustbundle-publisher-controller": {"kubernetes.io:kube-apiserver-serving"},
 }
 

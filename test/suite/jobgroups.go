@@ -173,7 +173,7 @@ var groupMutants = []Mutant{
 			set groups 1
 			at 1s   job sum completions=9 parallelism=2 image=good:1 gang=0
 			at 20s  editjob sum do=scale parallelism=4`,
-		Oracle: "S43",
+		Oracle: SettledOracle,
 	},
 	{
 		Name: "the Workload that a Job names is ignored",
