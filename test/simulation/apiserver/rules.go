@@ -208,7 +208,8 @@ func otherRules() map[string]rules {
 					resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, ""),
 				}
 			})},
-		"resourcepoolstatusrequests":      {versioned: true, answered: true, defaults: each(defaultPoolRequest), update: keepMetaWithStatus},
+		"resourcepoolstatusrequests": {versioned: true, answered: true, defaults: each(defaultPoolRequest),
+			update: keepMetaWithStatus},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
