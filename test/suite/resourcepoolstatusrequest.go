@@ -358,14 +358,14 @@ var poolStatusMutants = []Mutant{
 	},
 	{
 		Name: "taints by rules do not count",
-		Edits: []Edit{{poolStatusFolder + "plan_pools.go", "keepsAway(r.Spec.Taint.Effect) && matches(sel.Pool, p.name)",
-			"keepsAway(r.Spec.Taint.Effect) && matches(sel.Pool, p.driver)"}},
+		Edits: []Edit{{poolStatusFolder + "plan_pools.go", "!keepsAway(r.Spec.Taint.Effect) || !matches(sel.Pool, p.name)",
+			"!keepsAway(r.Spec.Taint.Effect) || !matches(sel.Pool, p.driver)"}},
 		Script: askedPool + "\n\t\t\tat 10s  pooltaint x pool=p device=2" + asked,
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "an answer on the word of a cache that is older than the request",
-		Edits:  []Edit{{poolStatusFolder + "plan.go", "if !s.Proved {", "if !s.Proved && s.Since.IsZero() {"}},
+		Edits:  []Edit{{poolStatusFolder + "plan.go", "if len(s.Late) > 0 {", "if len(s.Late) > 0 && s.Since.IsZero() {"}},
 		Script: askedPool + "\n\t\t\tat 15s  fault m0 freeze resourceclaims for=60s\n\t\t\tat 17s  poolclaim late pool=p device=0" + asked,
 		Oracle: SettledOracle,
 	},

@@ -23,7 +23,7 @@ func BenchmarkObserveAndPlan(b *testing.B) {
 			}
 			for b.Loop() {
 				s := w.observed(b, time.Hour).Snapshot
-				s.Proved = true
+				s.Late = nil
 				if d, p := planAnswer(epoch.Add(time.Hour), s); d == nil || int(*d.PoolCount) != n {
 					b.Fatal(p.Why)
 				}

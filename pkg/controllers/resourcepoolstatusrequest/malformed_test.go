@@ -34,7 +34,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		k.enqueuedBySlice(slice, nil)
 		w := &world{caches: k, request: r, live: []plan.Object{slice, claim, rule}}
 		o := w.observed(t, time.Hour)
-		o.Snapshot.Proved = true
+		o.Snapshot.Late = nil
 		before := []plan.Object{r.DeepCopy(), slice.DeepCopy(), claim.DeepCopy(), rule.DeepCopy()}
 		now := epoch.Add(time.Hour)
 		d, p := planAnswer(now, o.Snapshot)

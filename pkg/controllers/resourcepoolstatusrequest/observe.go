@@ -68,25 +68,36 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	s.Since, s.WithoutRules = o.Memory.Since, k.rules.Missing()
 	// The versions first: what is found after that is at least as new.
 	version, driver := s.Request.ResourceVersion, s.Request.Spec.Driver
-	s.Proved = k.slices.Reached(version) && k.claims.Reached(version) && (s.WithoutRules || k.rules.Reached(version))
-	s.find(k.slices.By(driver), k.claims.By(driver), slices.Collect(k.rules.All()))
+	reached := []bool{k.slices.Reached(version), k.claims.Reached(version), k.rules.Reached(version)}
+	for i, ref := range s.lists() {
+		if !reached[i] {
+			s.Late = append(s.Late, ref)
+		}
+	}
+	s.findSlices(k.slices.By(driver))
+	s.findUses(k.claims.By(driver))
+	s.findRules(slices.Collect(k.rules.All()))
 	return o, nil
 }
 
-// prove finds what a request asks about in live lists.
+// prove finds in live lists what the caches are late with.
 func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 	s := &o.Snapshot
-	lists := make([][]plan.Object, 3)
-	for i, ref := range s.lists() {
-		list, ok := proof.Read[ref]
+	for len(s.Late) > 0 {
+		list, ok := proof.Read[s.Late[0]]
 		if !ok || list.Err != nil {
 			return o
 		}
-		lists[i] = list.Objects
+		switch s.Late[0].Kind.Kind {
+		case kindSlice:
+			s.findSlices(plan.Typed[*resourcev1.ResourceSlice](list.Objects))
+		case kindClaim:
+			s.findUses(plan.Typed[*resourcev1.ResourceClaim](list.Objects))
+		case kindRule:
+			s.findRules(plan.Typed[*resourcev1.DeviceTaintRule](list.Objects))
+		}
+		s.Late = s.Late[1:]
 	}
-	s.Proved = true
-	s.find(plan.Typed[*resourcev1.ResourceSlice](lists[0]), plan.Typed[*resourcev1.ResourceClaim](lists[1]),
-		plan.Typed[*resourcev1.DeviceTaintRule](lists[2]))
 	return o
 }
 

@@ -30,6 +30,13 @@ type (
 	status  = resourcev1alpha3.ResourcePoolStatusRequestStatus
 )
 
+// The kinds that an answer is made of.
+const (
+	kindSlice = "ResourceSlice"
+	kindClaim = "ResourceClaim"
+	kindRule  = "DeviceTaintRule"
+)
+
 // snapshot is a request and, if it is not answered, what it asks about. Observe fills it from the caches, prove from
 // live lists, and planAnswer reads it. The objects belong to shared caches.
 type snapshot struct {
@@ -37,41 +44,52 @@ type snapshot struct {
 	Since   time.Time // when the request was first seen
 
 	Slices       []*resourcev1.ResourceSlice // of the pools, by name
-	Uses         []use                       // of devices of the driver
+	Uses         map[string][]use            // of devices of the driver, by pool
 	Rules        []*resourcev1.DeviceTaintRule
 	WithoutRules bool // the API server has no DeviceTaintRules
-	Proved       bool // what was found is no older than the request
+
+	// Late are the lists of what the caches may show an older state of than the request; empty if there is none.
+	Late []plan.Ref
 }
 
 // use is the use of a device by a claim. Administrators look at devices without using them (RPS-4).
 type use struct {
-	Pool, Device string
-	Consumed     map[resourcev1.QualifiedName]resource.Quantity
+	Device   string
+	Consumed map[resourcev1.QualifiedName]resource.Quantity
 }
 
 // decision is the answer to a request; nil if there is none yet, or was one before.
 type decision = *status
 
-// find puts into the snapshot, of all objects, what concerns the request.
-func (s *snapshot) find(found []*resourcev1.ResourceSlice, claims []*resourcev1.ResourceClaim,
-	rules []*resourcev1.DeviceTaintRule) {
-	s.Slices, s.Uses, s.Rules = nil, nil, nil
+// findSlices puts into the snapshot those of all slices that concern the request.
+func (s *snapshot) findSlices(found []*resourcev1.ResourceSlice) {
+	s.Slices = nil
 	for _, one := range found {
 		if one.Spec.Driver == s.Request.Spec.Driver && s.asksFor(one.Spec.Pool.Name) {
 			s.Slices = append(s.Slices, one)
 		}
 	}
 	slices.SortFunc(s.Slices, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// findUses does so with what claims have.
+func (s *snapshot) findUses(claims []*resourcev1.ResourceClaim) {
+	s.Uses = map[string][]use{}
 	for _, c := range claims {
 		if c.Status.Allocation == nil {
 			continue
 		}
 		for _, r := range c.Status.Allocation.Devices.Results {
 			if r.Driver == s.Request.Spec.Driver && s.asksFor(r.Pool) && !ptr.Deref(r.AdminAccess, false) {
-				s.Uses = append(s.Uses, use{r.Pool, r.Device, r.ConsumedCapacity})
+				s.Uses[r.Pool] = append(s.Uses[r.Pool], use{r.Device, r.ConsumedCapacity})
 			}
 		}
 	}
+}
+
+// findRules does so with rules.
+func (s *snapshot) findRules(rules []*resourcev1.DeviceTaintRule) {
+	s.Rules = nil
 	for _, r := range rules {
 		if sel := r.Spec.DeviceSelector; sel != nil && matches(sel.Driver, s.Request.Spec.Driver) {
 			s.Rules = append(s.Rules, r)
@@ -85,15 +103,15 @@ func (s *snapshot) asksFor(pool string) bool { return matches(s.Request.Spec.Poo
 // matches reports whether a name is the wanted one, or any is wanted.
 func matches(wanted *string, name string) bool { return wanted == nil || *wanted == name }
 
-// lists names all that a request asks about, in the order in which find takes it. The lists of others that began after
+// lists names all that a request asks about, slices, claims and rules in this order. The lists of others that began after
 // the request was first seen will do.
 func (s *snapshot) lists() []plan.Ref {
 	all := func(kind string) plan.Ref {
 		return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind(kind), All: true, Shared: true}
 	}
-	found := all("ResourceSlice")
+	found := all(kindSlice)
 	found.Fields = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, s.Request.Spec.Driver).String()
-	refs := []plan.Ref{found, all("ResourceClaim"), all("DeviceTaintRule")}
+	refs := []plan.Ref{found, all(kindClaim), all(kindRule)}
 	if s.WithoutRules {
 		return refs[:2]
 	}
@@ -110,12 +128,12 @@ func planAnswer(now time.Time, s snapshot) (decision, plan.Plan) {
 	} else if s.Request.Status != nil {
 		return nil, plan.Plan{Why: "the request is answered, and is deleted later", Requeue: left}
 	}
-	if !s.Proved {
+	if len(s.Late) > 0 {
 		if now.Before(s.Since.Add(patience)) {
 			return nil, plan.Plan{Why: "wait until the caches show a state that is later than the request",
 				Requeue: lookAgain}
 		}
-		return nil, plan.Plan{Why: "wait for live lists of what the request asks about", Proof: s.lists()}
+		return nil, plan.Plan{Why: "wait for live lists of what the request asks about", Proof: s.Late}
 	}
 	pools := poolsOf(s.Slices)
 	if left := s.Since.Add(incompletely).Sub(now); left > 0 {

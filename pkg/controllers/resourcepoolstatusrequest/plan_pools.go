@@ -7,6 +7,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
 
@@ -69,13 +70,14 @@ func (p *pool) status(s snapshot) resourcev1alpha3.PoolStatus {
 		answer.ValidationError = validationError("PoolIncomplete", why)
 		return answer
 	}
-	p.use(s.Uses)
+	p.use(s.Uses[p.name])
+	rules := p.rulesFor(s.Rules)
 	var allocated, unavailable int
 	for _, d := range p.devices {
 		switch {
 		case len(d.uses) > 0:
 			allocated++
-		case p.tainted(d, s.Rules):
+		case unusable(d, rules):
 			unavailable++
 		}
 	}
@@ -116,19 +118,39 @@ func (p *pool) use(uses []use) {
 		at[d.Name] = i
 	}
 	for _, u := range uses {
-		if i, ok := at[u.Device]; ok && u.Pool == p.name {
+		if i, ok := at[u.Device]; ok {
 			p.devices[i].uses = append(p.devices[i].uses, u)
 		}
 	}
 }
 
-// tainted reports whether a device has a taint that keeps pods away, from its driver or by a rule (RPS-6).
-func (p *pool) tainted(d device, rules []*resourcev1.DeviceTaintRule) bool {
-	return slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return keepsAway(t.Effect) }) ||
-		slices.ContainsFunc(rules, func(r *resourcev1.DeviceTaintRule) bool {
-			sel := r.Spec.DeviceSelector
-			return keepsAway(r.Spec.Taint.Effect) && matches(sel.Pool, p.name) && matches(sel.Device, d.Name)
-		})
+// ruled are the devices of a pool that rules keep pods away from.
+type ruled struct {
+	all   bool
+	names sets.Set[string]
+}
+
+// rulesFor returns what rules say of a pool.
+func (p *pool) rulesFor(rules []*resourcev1.DeviceTaintRule) ruled {
+	found := ruled{names: sets.New[string]()}
+	for _, r := range rules {
+		sel := r.Spec.DeviceSelector
+		if !keepsAway(r.Spec.Taint.Effect) || !matches(sel.Pool, p.name) {
+			continue
+		}
+		if sel.Device == nil {
+			found.all = true
+		} else {
+			found.names.Insert(*sel.Device)
+		}
+	}
+	return found
+}
+
+// unusable reports whether a device has a taint that keeps pods away, from its driver or by a rule (RPS-6).
+func unusable(d device, by ruled) bool {
+	return by.all || by.names.Has(d.Name) ||
+		slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return keepsAway(t.Effect) })
 }
 
 func keepsAway(effect resourcev1.DeviceTaintEffect) bool {

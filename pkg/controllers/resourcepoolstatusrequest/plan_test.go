@@ -23,7 +23,7 @@ func all(objects ...plan.Object) []plan.Object { return objects }
 
 // seen is what is known of a request when the caches are late enough, and no slice is waited for any more.
 func seen(r *request, objects ...plan.Object) snapshot {
-	s := snapshot{Request: r, Since: epoch.Add(-incompletely), Proved: true}
+	s := snapshot{Request: r, Since: epoch.Add(-incompletely)}
 	var found []*resourcev1.ResourceSlice
 	var claims []*resourcev1.ResourceClaim
 	var rules []*resourcev1.DeviceTaintRule
@@ -37,7 +37,9 @@ func seen(r *request, objects ...plan.Object) snapshot {
 			rules = append(rules, o)
 		}
 	}
-	s.find(found, claims, rules)
+	s.findSlices(found)
+	s.findUses(claims)
+	s.findRules(rules)
 	return s
 }
 
@@ -210,9 +212,10 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		answer  bool
 	}{
 		{"RPS-1 a request is answered at once", func(*snapshot) {}, 0, nil, 0, 0, true},
-		{"RPS-26 caches may be older than the request", func(s *snapshot) { s.Proved = false }, patience - 1, nil, lookAgain, 0, false},
-		{"RPS-26 they have had their time", func(s *snapshot) { s.Proved = false }, patience, nil, 0, 3, false},
-		{"a server without rules", func(s *snapshot) { s.Proved, s.WithoutRules = false, true }, time.Hour, nil, 0, 2, false},
+		{"RPS-26 caches may be older than the request", func(s *snapshot) { s.Late = s.lists() }, patience - 1, nil, lookAgain, 0, false},
+		{"RPS-26 they have had their time", func(s *snapshot) { s.Late = s.lists() }, patience, nil, 0, 3, false},
+		{"one cache may be older", func(s *snapshot) { s.Late = s.lists()[2:] }, patience, nil, 0, 1, false},
+		{"a server without rules", func(s *snapshot) { s.WithoutRules = true; s.Late = s.lists() }, time.Hour, nil, 0, 2, false},
 		{"RPS-22 a pool that lacks slices", func(*snapshot) {}, time.Second, all(partial), incompletely - time.Second, 0, false},
 		{"RPS-22 for too long", func(*snapshot) {}, incompletely, all(partial), 0, 0, true},
 	} {

@@ -24,8 +24,14 @@ type partitionType struct{ attribute, value string }
 // any (RPS-7). If it cannot be said, the second value says why.
 func (p *pool) partitions(byDefault *string) ([]resourcev1alpha3.PartitionTypeStatus, *string) {
 	groups := map[partitionType][]device{}
+	declared := slices.ContainsFunc(p.slices, func(s *resourcev1.ResourceSlice) bool {
+		return s.Spec.PartitionTypeAttribute != nil
+	})
 	for _, d := range p.devices {
-		attribute := p.attribute(d, byDefault)
+		attribute := ptr.Deref(byDefault, "")
+		if declared { // that of its slice: the default is for pools of which no slice names one
+			attribute = string(ptr.Deref(d.slice.Spec.PartitionTypeAttribute, ""))
+		}
 		if attribute == "" || len(d.ConsumesCounters) == 0 {
 			continue
 		}
@@ -61,16 +67,6 @@ func (p *pool) partitions(byDefault *string) ([]resourcev1alpha3.PartitionTypeSt
 		return cmp.Or(cmp.Compare(a.Attribute, b.Attribute), cmp.Compare(a.Type, b.Type))
 	})
 	return all, nil
-}
-
-// attribute is the one by which a device is grouped: that of its slice, or the default where no slice of the pool names
-// one; empty for none.
-func (p *pool) attribute(d device, byDefault *string) string {
-	declares := func(s *resourcev1.ResourceSlice) bool { return s.Spec.PartitionTypeAttribute != nil }
-	if slices.ContainsFunc(p.slices, declares) {
-		return string(ptr.Deref(d.slice.Spec.PartitionTypeAttribute, ""))
-	}
-	return ptr.Deref(byDefault, "")
 }
 
 // named returns the name under which a device has an attribute or a capacity: drivers may leave out their own domain.
