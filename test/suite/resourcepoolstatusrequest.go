@@ -65,7 +65,7 @@ func poolStatusEntry() Entry {
 		Malformed: map[string]string{
 			"resourcepoolstatusrequests/absurd": `{"apiVersion":"resource.k8s.io/v1alpha3","kind":"ResourcePoolStatusRequest","metadata":${META},
 				"spec":{"driver":"/","poolName":"","limit":-1,"defaultPartitionTypeAttribute":"/"}}`,
-			"resourceslices/odd-slice": `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":${META},"spec":{"driver":"/","pool":{"name":"",
+			"resourceslices/odd-pool": `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":${META},"spec":{"driver":"/","pool":{"name":"",
 				"generation":-1,"resourceSliceCount":-1},"devices":[{"name":"","consumesCounters":[{"counterSet":"","counters":{"":{"value":"-1"}}}],
 				"allowMultipleAllocations":true,"capacity":{"":{"value":"-1"}}},{"name":""}],"sharedCounters":[{"name":""}],"partitionTypeAttribute":"/"}}`,
 		},

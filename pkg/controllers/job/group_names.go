@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,8 +13,11 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// longestName is the longest name that the server takes for a Workload or a PodGroup.
-const longestName = 253
+// The longest names that the server takes for a Workload or a PodGroup, and for a template.
+const (
+	longestName     = 253
+	longestTemplate = 63
+)
 
 // workloadName is the name of the Workload that a Job has of its own. Another Job of the same name has another one.
 func workloadName(j *batchv1.Job) string {
@@ -21,10 +25,10 @@ func workloadName(j *batchv1.Job) string {
 	return j.Name[:min(len(j.Name), longestName-1-len(hash))] + "-" + hash
 }
 
-// templateName is the name of the only template of that Workload.
+// templateName is the name of the only template of that Workload. Unlike that of a Job it has no dots.
 func templateName(j *batchv1.Job) string {
-	const longest, suffix = 63, "-pgt-0"
-	return j.Name[:min(len(j.Name), longest-len(suffix))] + suffix
+	const suffix = "-pgt-0"
+	return strings.ReplaceAll(j.Name[:min(len(j.Name), longestTemplate-len(suffix))], ".", "-") + suffix
 }
 
 // podGroupName is the name of the PodGroup that a Job makes of a template. Jobs that have a template in common have

@@ -24,6 +24,14 @@ func TestJOB131GroupNames(t *testing.T) {
 	}
 }
 
+// A template may have no dots in its name, but a Job may.
+func TestTemplatesHaveNoDots(t *testing.T) {
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "backup-1.2.3"}}
+	if got, want := templateName(j), "backup-1-2-3-pgt-0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Names are no longer than the server takes, long ones keep a part of each of their parts, and no two Jobs have the same.
 func TestJOB131LongGroupNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

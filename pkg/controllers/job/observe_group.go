@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -30,12 +32,18 @@ func groupAPIs() []schema.GroupVersionResource {
 type groupCaches struct {
 	workloads informers.OwnedStore[*schedulingv1beta1.Workload]
 	podGroups informers.OwnedStore[*schedulingv1beta1.PodGroup]
+	byOwner   informers.IndexedStore[*schedulingv1beta1.Workload] // by whose they are
+	jobs      informers.IndexedStore[*batchv1.Job]                // by what they are scheduled with, see groupValues
 }
 
 func newGroupCaches(f *informers.Factory) (*groupCaches, error) {
-	workloads, err1 := informers.OwnedObjects[*schedulingv1beta1.Workload](f)
-	podGroups, err2 := informers.OwnedObjects[*schedulingv1beta1.PodGroup](f, "spec.schedulingPolicy.gang.minCount")
-	return &groupCaches{workloads, podGroups}, errors.Join(err1, err2)
+	var k groupCaches
+	var errs [4]error
+	k.workloads, errs[0] = informers.OwnedObjects[*schedulingv1beta1.Workload](f)
+	k.podGroups, errs[1] = informers.OwnedObjects[*schedulingv1beta1.PodGroup](f, "spec.schedulingPolicy.gang.minCount")
+	k.byOwner, errs[2] = informers.IndexedObjects(f, "of", ownerValues)
+	k.jobs, errs[3] = informers.IndexedObjects(f, "group", groupValues)
+	return &k, errors.Join(errs[:]...)
 }
 
 // watches are those of Workloads and PodGroups.
@@ -71,10 +79,8 @@ func (g *groupCaches) workloadOf(j *batchv1.Job) (found *schedulingv1beta1.Workl
 	case name != "":
 		found = g.workloads.Get(j.Namespace, name)
 	default:
-		for _, w := range g.workloads.In(j.Namespace) {
-			if describes(w, metav1.GetControllerOfNoCopy(j)) {
-				found = w
-			}
+		if all := g.byOwner.By(ownerOf(j)); len(all) > 0 {
+			found = oldest(all)
 		}
 	}
 	if found != nil {
@@ -97,38 +103,88 @@ func own[T interface {
 	if len(controlled) == 0 {
 		return none
 	}
-	return slices.MinFunc(controlled, func(a, b T) int {
+	return oldest(controlled)
+}
+
+// oldest returns the same one of several each time.
+func oldest[T plan.Object](all []T) T {
+	return slices.MinFunc(all, func(a, b T) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
 			cmp.Compare(a.GetName(), b.GetName()))
 	})
 }
 
-// describes reports whether a Workload is that of an owner.
-func describes(w *schedulingv1beta1.Workload, owner *metav1.OwnerReference) bool {
-	of := w.Spec.ControllerRef
-	if of == nil || owner == nil {
-		return false
-	}
-	group, _ := schema.ParseGroupVersion(owner.APIVersion)
-	return of.APIGroup == group.Group && of.Kind == owner.Kind && of.Name == owner.Name
+// ownerValue is that of an index: whose Workload something is.
+func ownerValue(namespace, group, kind, name string) string {
+	return strings.Join([]string{"owner", namespace, group, kind, name}, "/")
 }
 
-// jobsByGroup returns the keys of the Jobs that a Workload or a PodGroup concerns: of the one that controls it, or of
+// ownerValues is the index of Workloads by whose they are.
+func ownerValues(w *schedulingv1beta1.Workload) []string {
+	if of := w.Spec.ControllerRef; of != nil {
+		return []string{ownerValue(w.Namespace, of.APIGroup, of.Kind, of.Name)}
+	}
+	return nil
+}
+
+// ownerOf is the value of the Workload of whoever controls a Job; empty if nobody does.
+func ownerOf(j *batchv1.Job) string {
+	owner := metav1.GetControllerOfNoCopy(j)
+	if owner == nil {
+		return ""
+	}
+	group, _ := schema.ParseGroupVersion(owner.APIVersion)
+	return ownerValue(j.Namespace, group.Group, owner.Kind, owner.Name)
+}
+
+// nameValue is that of an index: the name of a Workload or PodGroup.
+func nameValue(kind, namespace, name string) string {
+	return strings.Join([]string{kind, namespace, name}, "/")
+}
+
+// groupValues is the index of Jobs by the Workload and the PodGroup that they use or would make. What a template is
+// called that somebody else's Workload has decides nothing before that is there.
+func groupValues(j *batchv1.Job) []string {
+	if !mayGroup(j) || leftAlone(j) {
+		return nil
+	}
+	name, template := j.Annotations[workloadNameAnnotation], groupTemplate(j, nil)
+	switch {
+	case !delegated(j):
+		name = workloadName(j)
+	case name == "":
+		return []string{ownerOf(j)}
+	case len(name) > longestName || len(template) > longestTemplate:
+		return nil // there can be no such object
+	}
+	return []string{nameValue(workloadKind, j.Namespace, name),
+		nameValue(podGroupKind, j.Namespace, podGroupName(j.UID, name, template))}
+}
+
+// The kinds of the values of the index.
+const (
+	workloadKind = "workload"
+	podGroupKind = "podgroup"
+)
+
+// jobsByGroup returns the keys of the Jobs that a Workload or a PodGroup concerns: of the one that controls it, and of
 // those that would use what has its name.
 func (k *caches) jobsByGroup(before, after plan.Object) (keys []plan.Key) {
 	owners := informers.Owners[*batchv1.Job]{Kind: jobKind.Kind, Get: k.jobs.Get}
-	if keys = owners.Enqueues(before, after); len(keys) > 0 {
-		return keys
-	}
-	o := cmp.Or(after, before)
-	for _, j := range k.jobs.In(o.GetNamespace()) {
-		if !mayGroup(j) || leftAlone(j) {
-			continue
+	found := sets.New(owners.Enqueues(before, after)...)
+	for _, o := range []plan.Object{before, after} {
+		var values []string
+		switch o := o.(type) {
+		case *schedulingv1beta1.Workload:
+			values = append(ownerValues(o), nameValue(workloadKind, o.Namespace, o.Name))
+		case *schedulingv1beta1.PodGroup:
+			values = []string{nameValue(podGroupKind, o.Namespace, o.Name)}
 		}
-		workload, name := k.groups.workloadOf(j)
-		if o.GetName() == name || o.GetName() == podGroupName(j.UID, name, groupTemplate(j, workload)) {
-			keys = append(keys, plan.KeyOf(j))
+		for _, value := range values {
+			for _, j := range k.groups.jobs.By(value) {
+				found.Insert(plan.KeyOf(j))
+			}
 		}
 	}
-	return keys
+	return found.UnsortedList()
 }

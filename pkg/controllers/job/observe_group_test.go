@@ -1,15 +1,20 @@
 package job
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -147,5 +152,43 @@ func TestJobsThatAreEnqueuedByGroups(t *testing.T) {
 		if diff := cmp.Diff(c.want, names); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
+	}
+}
+
+// Of several Workloads of whoever controls a Job it is the same one each time, or its PodGroup would change without an end.
+func TestOneOfSeveralWorkloadsDecides(t *testing.T) {
+	j := sum(1, controlledBy("TrainJob"), annotated(groupTemplateAnnotation, "worker"))
+	second := ofTrain()
+	second.Name = "train-2"
+	k := cached(t, j, second, ofTrain())
+	for range 100 {
+		if w := k.scheduling(j).Workload; w.Name != "train" {
+			t.Fatal(w.Name)
+		}
+	}
+}
+
+// Tenants decide how many Jobs and Workloads a namespace has, and how long annotations are. A change of one Workload costs what it concerns.
+func TestCostOfAWorkloadThatConcernsNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		n    int
+		edit jobEdit
+	}{
+		"long annotations": {200, annotated(workloadNameAnnotation, "train", groupTemplateAnnotation, strings.Repeat("x", 200_000))},
+		"many Workloads":   {2000, func(j *batchv1.Job) { controlledBy("TrainJob")(j); annotated(groupTemplateAnnotation, "worker")(j) }},
+		"many Jobs":        {5000, func(*batchv1.Job) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []plan.Object
+			for i := range c.n {
+				j := sum(1, c.edit)
+				j.Name, j.UID = fmt.Sprint("job-", i), types.UID(fmt.Sprint("uid-", i))
+				all = append(all, j, workload(fmt.Sprint("w-", i)))
+			}
+			k := cached(t, all...)
+			if took := costs.CPU(func() { k.jobsByGroup(nil, workload("nobody's")) }); took > 5*time.Millisecond {
+				t.Errorf("took %s of CPU", took)
+			}
+		})
 	}
 }

@@ -59,12 +59,16 @@ func joinsGroup(s view) bool {
 	if s.Scheduling == nil || !mayGroup(s.Job) {
 		return false
 	}
-	ungrouped := func(p *corev1.Pod) bool { return p.Spec.SchedulingGroup == nil }
+	grouped := func(p *corev1.Pod) bool { return p.Spec.SchedulingGroup != nil }
+	ungrouped := func(p *corev1.Pod) bool { return !grouped(p) }
+	have := s.Scheduling.PodGroup != nil
 	switch {
-	case s.Scheduling.PodGroup != nil:
-		return true
+	case len(s.active) > 0 && have: // a PodGroup is of no use to pods that run without it
+		return slices.ContainsFunc(s.active, grouped)
 	case len(s.active) > 0:
 		return !slices.ContainsFunc(s.active, ungrouped)
+	case have:
+		return true
 	}
 	asked := s.Job.Spec.Scheduling != nil || delegated(s.Job)
 	return asked || len(s.mine) == 0 && s.totalSucceeded(s.Job) == 0 && s.totalFailed() == 0
@@ -119,6 +123,8 @@ func (g *grouping) findPodGroup(s view, workload *schedulingv1beta1.Workload) {
 	wanted, err := newPodGroup(s.Job, workload)
 	have := s.Scheduling.PodGroup
 	switch {
+	case err != nil && have != nil: // it does without the template
+		g.name = have.Name
 	case err != nil:
 		g.lacks(s.Job, failedPodGroup, err.Error())
 	case have != nil:
@@ -199,6 +205,9 @@ func groupTemplate(j *batchv1.Job, of *schedulingv1beta1.Workload) string {
 // newPodGroup is what the Workload's template makes for a Job. It is an error if there is no such template.
 func newPodGroup(j *batchv1.Job, of *schedulingv1beta1.Workload) (*schedulingv1beta1.PodGroup, error) {
 	template := groupTemplate(j, of)
+	if len(template) > longestTemplate {
+		return nil, fmt.Errorf("%s names no template: that is longer than %d characters", groupTemplateAnnotation, longestTemplate)
+	}
 	group, err := workloadbuilder.NewBuilderFromExistingWorkload(of, workloadbuilder.BuildOptions{
 		Owner: metav1.NewControllerRef(j, jobKind),
 	}).NewPodGroup(podGroupName(j.UID, of.Name, template), template)

@@ -61,8 +61,9 @@ func TestOneRequestWhenItIsDue(t *testing.T) { // CSR-43, PCC-1
 			t.Error("it goes too early")
 		}
 		time.Sleep(2 * time.Second)
+		names := left(s)
 		writes := s.Writes()
-		if len(left(s)) != 0 || len(writes) != 2 {
+		if len(names) != 0 || len(writes) != 2 {
 			t.Fatal(s.Log())
 		}
 		if p := writes[1].DeleteOptions.Preconditions; writes[1].Verb != "delete" || *p.UID != "uid-young" || p.ResourceVersion != nil {

@@ -25,7 +25,6 @@ func New(o Options) manager.Controller {
 		Account:      "selinux-warning-controller",
 		EventSource:  "selinux_warning",
 		OffByDefault: true,
-		Gates:        []string{"SELinuxChangePolicy"},
 		Rights:       Rights,
 		Init:         o.init,
 	}
