@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -186,12 +187,8 @@ func storage(name string) []apiserver.Object {
 			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: namespace, Name: name}}},
 		&migrationv1.StorageVersionMigration{ObjectMeta: global(name), Spec: migrationv1.StorageVersionMigrationSpec{
 			Resource: metav1.GroupResource{Group: "example.com", Resource: "relics"}}},
-		&resourcev1.ResourceSlice{ObjectMeta: global(name), Spec: resourcev1.ResourceSliceSpec{
-			Driver: "gpu.example.com", AllNodes: ptr.To(true),
-			Pool: resourcev1.ResourcePool{Name: "pool", Generation: 1, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu-0"}}}},
-		&resourcev1.DeviceTaintRule{ObjectMeta: global(name), Spec: resourcev1.DeviceTaintRuleSpec{
-			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To("gpu.example.com")},
-			Taint:          resourcev1.DeviceTaint{Key: "example.com/old", Effect: resourcev1.DeviceTaintEffectNoSchedule}}},
+		&apiserverinternalv1alpha1.StorageVersion{ObjectMeta: global(name), Status: apiserverinternalv1alpha1.StorageVersionStatus{
+			StorageVersions: []apiserverinternalv1alpha1.ServerStorageVersion{{APIServerID: "apiserver", EncodingVersion: "v1"}}}},
 		&resourcev1.ResourceClaimTemplate{ObjectMeta: about(name), Spec: resourcev1.ResourceClaimTemplateSpec{Spec: oneDevice()}},
 	}
 }
