@@ -141,6 +141,17 @@ func (b *bench) workOfDeviceTaints() {
 	b.ruleSays(metav1.ConditionTrue, "PodsPendingEviction", "1 pod needs to be evicted in 1 namespace. 1 pod evicted since starting the controller.")
 	b.keepsItsDevice("bears")
 	b.keepsItsDevice("waits")
+	for n := range int32(2) { // the second time, the event is repeated
+		if err := rules.Delete(b.Context(), b.ns, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		b.said("waits", "DeviceTaintManagerEviction", "Cancelling deletion", n+1)
+		again := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: b.ns}, Spec: rule.Spec}
+		if _, err := rules.Create(b.Context(), again, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		b.ruleSays(metav1.ConditionTrue, "PodsPendingEviction", "1 pod needs to be evicted")
+	}
 }
 
 // Pods leave devices with taints that they do not tolerate, and rules tell of it.
