@@ -83,7 +83,8 @@ func (k *caches) observeMany(now time.Time, s *snapshot) {
 	known, _ := k.term.Get()
 	for _, rule := range s.Rules {
 		of := n.Rules[rule.Name]
-		if known.Previewed[rule.UID] == rule.Generation || !k.brake.Trips(of.Pods, n.Pods) {
+		told := known.Previewed[rule.UID]
+		if told.Generation == rule.Generation && of.Pods <= told.Pods || !k.brake.Trips(of.Pods, n.Pods) {
 			continue
 		}
 		if s.Many == nil {
