@@ -278,7 +278,7 @@ func deviceEvictionsSettled(v *View) (wrong []string) {
 	for _, p := range pods {
 		counted := map[string]bool{}
 		for _, t := range deviceTaints(v, p, rules) {
-			if counted[t.rule] = true; t.due() && !(t.rule != "" && len(pods) >= leastHeld && t.since() < longestHeld) {
+			if counted[t.rule] = true; t.due() && !(t.rule != "" && len(pods) >= leastHeld && t.since() < t.waits+longestHeld) {
 				wrong = append(wrong, fmt.Sprintf("%s/%s still has the device %s, with the taint %s, which it tolerates as %v", p.Namespace,
 					p.Name, t.device.Device, t.Key, t.device.Tolerations))
 			}
@@ -304,7 +304,7 @@ func deviceEvictionsSettled(v *View) (wrong []string) {
 	return wrong
 }
 
-// From so many pods with devices on they may be held for so long if a rule concerns most of them.
+// From so many pods with devices on they may be held for so long, from when they are due, if a rule concerns most of them.
 const (
 	leastHeld   = 5
 	longestHeld = 6 * time.Minute
@@ -523,6 +523,32 @@ var deviceTaintEvictionMutants = []Mutant{
 			at 5s   deviceclaim one tolerate=30
 			at 6s   devicepod web entries=0 claim=one image=good:1
 			at 30s  devicerule r`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "the effect of a rule is not read live",
+		Edits: []Edit{{deviceTaintFolder + "plan_taints.go", "if evicts(rule) && selects(rule, d) {", "if selects(rule, d) {"}},
+		Script: withoutElection + `
+			at 5s   deviceclaim one tolerate=60
+			at 6s   devicepod web entries=0 claim=one image=good:1
+			at 20s  devicerule r
+			at 30s  fault m0 freeze devicetaintrules for=90s
+			at 40s  devicerule r effect=None`,
+		Oracle: "S40",
+	},
+	{
+		Name: "it is forgotten since when pods are held for a rule",
+		Edits: []Edit{{deviceTaintFolder + "plan.go", "since, known := s.Memory.Held[uid]",
+			"since, known := s.Memory.Held[uid+\" \"]"}},
+		Script: withoutElection + `
+			at 5s   deviceclaim one
+			at 6s   devicepod web-0 entries=0 claim=one image=good:1
+			at 6s   devicepod web-1 entries=0 claim=one image=good:1
+			at 6s   devicepod web-2 entries=0 claim=one image=good:1
+			at 6s   devicepod web-3 entries=0 claim=one image=good:1
+			at 6s   devicepod web-4 entries=0 claim=one image=good:1
+			at 30s  devicerule r
+			at 420s deviceslice s`,
 		Oracle: SettledOracle,
 	},
 	{

@@ -79,10 +79,10 @@ func (b *bench) put(objects ...plan.Object) {
 func (b *bench) rule(generation int64, selector *resourcev1.DeviceTaintSelector, effect resourcev1.DeviceTaintEffect) {
 	b.Helper()
 	r := newRule("r", selector, now("k"))
-	r.Spec.Taint.Effect, r.Generation = effect, generation
+	r.Spec.Taint.Effect, r.Generation, r.CreationTimestamp = effect, generation, metav1.Time{Time: time.Now()}
 	is := &resourcev1.DeviceTaintRule{}
 	if err := b.Get(b.Context(), client.MappingFor[*resourcev1.DeviceTaintRule](), plan.Key{Name: "r"}, is); err == nil {
-		r.Status = is.Status
+		r.Status, r.CreationTimestamp = is.Status, is.CreationTimestamp
 	}
 	b.put(r)
 }
@@ -234,6 +234,15 @@ func TestEverythingIsReadLive(t *testing.T) { // DTE-5
 			b.FreezeWatches(client.KindFor[*resourcev1.DeviceTaintRule]())
 			remove[*resourcev1.DeviceTaintRule](b, plan.Key{Name: "r"})
 		},
+		"the effect of a rule": func(b *bench, _ *corev1.Pod) {
+			b.put(newSlice("s", 1))
+			b.FreezeWatches(client.KindFor[*resourcev1.DeviceTaintRule]())
+			b.rule(2, everything(), "None")
+		},
+		"the latest generation of the pool": func(b *bench, _ *corev1.Pod) {
+			b.FreezeWatches(client.KindFor[*resourcev1.ResourceSlice]())
+			b.put(newSlice("next", 2))
+		},
 		"the pod": func(b *bench, web *corev1.Pod) {
 			b.FreezeWatches(client.KindFor[*corev1.Pod]())
 			remove[*corev1.Pod](b, plan.KeyOf(web))
@@ -244,7 +253,7 @@ func TestEverythingIsReadLive(t *testing.T) { // DTE-5
 			run(t, func(b *bench) {
 				web := newPod("web", names("c"))
 				b.put(web, newClaim("c", by(web), tolerating(tolerates("k", 60))), newSlice("s", 1))
-				if b.rule(1, everything(), "NoExecute"); name != "the taint in a rule" {
+				if b.rule(1, everything(), "NoExecute"); !strings.HasSuffix(name, "a rule") {
 					b.rule(2, everything(), "None")
 					b.put(newSlice("s", 1, now("k")))
 				}
@@ -260,7 +269,24 @@ func TestEverythingIsReadLive(t *testing.T) { // DTE-5
 	}
 }
 
-// One read of a slice does for all pods that are due together.
+// A read for another pod may be older than the taint that the cache shows. The pod goes a moment later then.
+func TestOldReadsDoNotKeepPods(t *testing.T) { // DTE-5
+	run(t, func(b *bench) {
+		web, db := newPod("web", names("c")), newPod("db", names("d"))
+		b.put(web, db, newClaim("c", by(web)), newClaim("d", by(db), only("q", "d0")))
+		b.put(newSlice("s", 1, now("k")))
+		b.left("db")
+		time.Sleep(time.Second / 2)
+		b.put(sliceOf("q", "t", 1, now("k")))
+		time.Sleep(2 * time.Second)
+		b.left()
+		if events := b.told(); !slices.Equal(events, []string{"Marking for deletion", "Marking for deletion"}) {
+			b.Error(events)
+		}
+	})
+}
+
+// One list of the slices of a driver does for all pods that are due together.
 func TestReadBudget(t *testing.T) {
 	run(t, func(b *bench) {
 		b.put(crowd(40)...)
@@ -347,6 +373,59 @@ func TestBrake(t *testing.T) { // DTE-22
 			b.rule(2, everything(), "NoExecute")
 			time.Sleep(time.Second)
 			b.left()
+		})
+	})
+	t.Run("unless its status has told of fewer", func(t *testing.T) {
+		run(t, func(b *bench) {
+			b.put(crowd(1)...)
+			b.rule(1, everything(), "None")
+			time.Sleep(time.Minute)
+			b.put(crowd(6)...)
+			b.rule(2, everything(), "NoExecute")
+			time.Sleep(4 * time.Minute)
+			b.left(all...)
+		})
+	})
+	t.Run("from when they are due", func(t *testing.T) {
+		run(t, func(b *bench) {
+			for i := range 6 {
+				p := newPod(all[i], names(all[i]))
+				b.put(p, newClaim(all[i], by(p), tolerating(tolerates("k", 600))))
+			}
+			b.rule(1, everything(), "NoExecute")
+			time.Sleep(14 * time.Minute)
+			b.left(all...)
+			time.Sleep(61 * time.Second)
+			b.left()
+		})
+	})
+	t.Run("for another rule anew", func(t *testing.T) {
+		run(t, func(b *bench) {
+			for i := range 6 {
+				p := newPod(all[i], names(all[i]))
+				b.put(p, newClaim(all[i], by(p), tolerating(tolerates("k", 240))))
+			}
+			b.rule(1, everything(), "NoExecute")
+			time.Sleep(8 * time.Minute)
+			b.put(newRule("other", everything(), now("other")))
+			time.Sleep(30 * time.Second)
+			remove[*resourcev1.DeviceTaintRule](b, plan.Key{Name: "r"})
+			time.Sleep(4 * time.Minute)
+			b.left(all...)
+			time.Sleep(31 * time.Second)
+			b.left()
+		})
+	})
+	t.Run("also for another rule of the name", func(t *testing.T) {
+		run(t, begin, func(b *bench) {
+			b.left()
+			remove[*resourcev1.DeviceTaintRule](b, plan.Key{Name: "r"})
+			r := newRule("r", everything(), now("k"))
+			r.UID, r.CreationTimestamp = "another", metav1.Time{Time: time.Now()}
+			b.put(crowd(6)...)
+			b.put(r)
+			time.Sleep(4 * time.Minute)
+			b.left(all...)
 		})
 	})
 	t.Run("and not if it concerns few", func(t *testing.T) {

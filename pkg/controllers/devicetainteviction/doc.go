@@ -6,6 +6,6 @@
 //
 // It has two queues. A key of the first is a pod. When it is due follows from the taints of its devices, which stand in
 // ResourceSlices and DeviceTaintRules, and from the tolerations of its claims. Before it is deleted, it is read live,
-// and so is the object that has the taint. A key of the second is a DeviceTaintRule, whose status says how many pods
-// are left to evict.
+// and so is what taints its devices. A key of the second is a DeviceTaintRule, whose status says how many pods are left
+// to evict.
 package devicetainteviction

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -64,12 +66,13 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	for _, in := range slices.Compact(pools) {
 		s.Slices = append(s.Slices, k.slices.By(in)...)
 	}
-	for _, rule := range k.allRules() {
+	for rule := range k.eachRule() {
 		if evicts(rule) && slices.ContainsFunc(s.Claims,
 			func(c *resourcev1.ResourceClaim) bool { return selectedOf(rule, c) > 0 }) {
 			s.Rules = append(s.Rules, rule)
 		}
 	}
+	slices.SortFunc(s.Rules, byName)
 	k.observeMany(r.Now, s)
 	return o, nil
 }
@@ -83,15 +86,17 @@ func (k *caches) observeMany(now time.Time, s *snapshot) {
 	known, _ := k.term.Get()
 	for _, rule := range s.Rules {
 		of := n.Rules[rule.Name]
-		if known.Previewed[rule.UID] == rule.Generation || !k.brake.Trips(of.Pods, n.Pods) {
+		told := known.Previewed[rule.UID]
+		if told.Generation == rule.Generation && of.Pods <= told.Pods || !k.brake.Trips(of.Pods, n.Pods) {
 			continue
 		}
 		if s.Many == nil {
-			s.Many = map[string]string{}
+			s.Many, s.Since = map[string]string{}, map[types.UID]time.Time{}
 		}
 		s.Many[rule.Name] = fmt.Sprintf("it concerns %d of %d pods with devices", of.Pods, n.Pods)
-		if since, held := k.brake.Inherited(now, whatIsHeld(rule.Name)); held {
-			s.Since = since
+		since, held := k.brake.Inherited(now, whatIsHeld(rule.Name))
+		if held && !since.Before(rule.CreationTimestamp.Time) { // or it was another rule of the name
+			s.Since[rule.UID] = since
 		}
 	}
 }
@@ -107,14 +112,19 @@ func (k *caches) claimsOf(p *corev1.Pod) (all []*resourcev1.ResourceClaim) {
 }
 
 // allRules returns the rules, by name.
-func (k *caches) allRules() (all []*resourcev1.DeviceTaintRule) {
-	if k.rules == nil || k.rules.Missing() {
-		return nil
-	}
-	return slices.SortedFunc(k.rules.All(), func(a, b *resourcev1.DeviceTaintRule) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
+func (k *caches) allRules() []*resourcev1.DeviceTaintRule {
+	return slices.SortedFunc(k.eachRule(), byName)
 }
+
+// eachRule ranges over the rules, in no order.
+func (k *caches) eachRule() iter.Seq[*resourcev1.DeviceTaintRule] {
+	if k.rules == nil || k.rules.Missing() {
+		return slices.Values[[]*resourcev1.DeviceTaintRule](nil)
+	}
+	return k.rules.All()
+}
+
+func byName(a, b *resourcev1.DeviceTaintRule) int { return cmp.Compare(a.Name, b.Name) }
 
 // prove puts the pod and what taints its devices, as they were read live, in the place of what the caches have shown.
 func prove(o observation, proof reconcile.Proof) observation {
@@ -124,19 +134,50 @@ func prove(o observation, proof reconcile.Proof) observation {
 			s.Pod = live
 		}
 	}
-	s.Slices = proven(s.Slices, proof, sliceRef)
-	s.Rules = proven(s.Rules, proof, ruleRef)
+	s.Slices, s.Rules = s.provenSlices(proof), s.provenRules(proof)
+	for _, r := range proof.Read {
+		s.Early = s.Early || r.Began.Before(proof.Now)
+	}
 	return o
 }
 
-// proven are objects as they were read live, without those that are gone. Others are as they were.
-func proven[T plan.Object](seen []T, proof reconcile.Proof, ref func(name string) plan.Ref) (all []T) {
-	for _, o := range seen {
-		live, ok, _ := reconcile.Found[T](proof, ref(o.GetName()))
-		switch {
-		case !ok:
-			all = append(all, o)
-		case any(live) != any(*new(T)):
+// provenSlices are the slices of the pools of devices as they were listed live. Those of drivers of which they were not
+// are as the cache has shown them.
+func (s *snapshot) provenSlices(proof reconcile.Proof) (all []*resourcev1.ResourceSlice) {
+	pools, listed := map[pool]bool{}, map[string]bool{}
+	for _, c := range s.Claims {
+		for _, d := range devicesOf(c) {
+			list, ok := proof.Read[slicesRef(d.Driver)]
+			pools[poolOf(d)], listed[d.Driver] = true, ok && list.Err == nil
+		}
+	}
+	for _, slice := range s.Slices {
+		if !listed[slice.Spec.Driver] {
+			all = append(all, slice)
+		}
+	}
+	for driver, ok := range listed {
+		if !ok {
+			continue
+		}
+		for _, slice := range plan.Typed[*resourcev1.ResourceSlice](proof.Read[slicesRef(driver)].Objects) {
+			if pools[poolOfSlice(slice)] {
+				all = append(all, slice)
+			}
+		}
+	}
+	return all
+}
+
+// provenRules are the rules as they were read live, without those that are gone. Those that were not read are as the
+// cache has shown them.
+func (s *snapshot) provenRules(proof reconcile.Proof) (all []*resourcev1.DeviceTaintRule) {
+	for _, rule := range s.Rules {
+		live, ok, _ := reconcile.Found[*resourcev1.DeviceTaintRule](proof, ruleRef(rule.Name))
+		if !ok {
+			live = rule
+		}
+		if live != nil {
 			all = append(all, live)
 		}
 	}

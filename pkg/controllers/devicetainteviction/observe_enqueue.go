@@ -159,7 +159,7 @@ func (k *caches) rulesByPod(before, after plan.Object) (keys []plan.Key) {
 
 // rulesOf returns the rules that taint a device of one of the claims. Some of these may be nil.
 func (k *caches) rulesOf(claims ...*resourcev1.ResourceClaim) (keys []plan.Key) {
-	for _, rule := range k.allRules() {
+	for rule := range k.eachRule() {
 		if evicts(rule) && slices.ContainsFunc(claims,
 			func(c *resourcev1.ResourceClaim) bool { return c != nil && selectedOf(rule, c) > 0 }) {
 			keys = append(keys, plan.KeyOf(rule))
@@ -170,10 +170,16 @@ func (k *caches) rulesOf(claims ...*resourcev1.ResourceClaim) (keys []plan.Key) 
 
 // tainted reports whether a device of a claim has a taint for which pods are evicted, tolerated or not.
 func (k *caches) tainted(c *resourcev1.ResourceClaim) bool {
+	has := map[deviceName]bool{}
 	for _, d := range devicesOf(c) {
-		for _, s := range k.slices.By(poolOf(d).String()) {
-			if len(evictingTaints(s)[d.Device]) > 0 {
-				return true
+		has[nameOf(d)] = true
+	}
+	for _, in := range poolsOfClaim(c) {
+		for _, s := range k.slices.By(in) {
+			for d := range evictingTaints(s) {
+				if has[deviceName{poolOfSlice(s), d}] {
+					return true
+				}
 			}
 		}
 	}
@@ -196,9 +202,25 @@ func sameRule(was, is *resourcev1.DeviceTaintRule) bool {
 }
 
 // hasTaints reports whether a device of a slice has a taint for which pods are evicted.
-func hasTaints(s *resourcev1.ResourceSlice) bool { return len(evictingTaints(s)) > 0 }
+func hasTaints(s *resourcev1.ResourceSlice) bool {
+	for range evictingTaints(s) {
+		return true
+	}
+	return false
+}
 
 // sameTaints reports whether devices have the same taints for which pods are evicted.
 func sameTaints(was, is *resourcev1.ResourceSlice) bool {
-	return equality.Semantic.DeepEqual(evictingTaints(was), evictingTaints(is))
+	return equality.Semantic.DeepEqual(taintsByDevice(was), taintsByDevice(is))
+}
+
+// taintsByDevice are the taints in a slice for which pods are evicted; nil if there are none.
+func taintsByDevice(s *resourcev1.ResourceSlice) (all map[string][]resourcev1.DeviceTaint) {
+	for d, t := range evictingTaints(s) {
+		if all == nil {
+			all = map[string][]resourcev1.DeviceTaint{}
+		}
+		all[d] = append(all[d], t)
+	}
+	return all
 }

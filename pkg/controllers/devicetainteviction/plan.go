@@ -23,15 +23,18 @@ type snapshot struct {
 	Slices []*resourcev1.ResourceSlice   // of the pools of their devices
 	Rules  []*resourcev1.DeviceTaintRule // those that evict and select one of their devices
 	// Many says of rules that concern so many pods that this is out of the ordinary how many these are, by name.
-	Many   map[string]string
-	Since  time.Time // since when the previous leader has held the pod for one of these; zero if it has not
+	Many map[string]string
+	// Since says since when the previous leader has held pods for some of these, by uid.
+	Since map[types.UID]time.Time
+	// Early: something was read live for other pods, before this one was looked at. The caches may show later changes.
+	Early  bool
 	Memory memory
 }
 
 // memory is what is remembered of a pod.
 type memory struct {
-	LastEvent string    // what the last event was about
-	Held      time.Time // since when it is held for rules that concern many pods; zero if there are none
+	LastEvent string                  // what the last event was about
+	Held      map[types.UID]time.Time // since when it is held for rules that concern many pods, by uid
 }
 
 // decision is when a pod is due, and whether it is evicted now. planEviction makes it; the metrics and the memory are
@@ -41,7 +44,7 @@ type decision struct {
 	Taint     string      // the one that it is due for
 	Rules     []types.UID // those for which it is evicted now
 	LastEvent string
-	Held      time.Time
+	Held      map[types.UID]time.Time
 }
 
 const (
@@ -49,6 +52,8 @@ const (
 	longestHold = 5 * time.Minute
 	// lookAtHeld is when a pod that is held is looked at again.
 	lookAtHeld = 15 * time.Second
+	// lookAgain is when a pod is looked at again that stays because of what may have been read too early.
+	lookAgain = time.Second
 )
 
 // What the last event of a pod was about.
@@ -65,21 +70,30 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		return d, p
 	}
 	all := s.taints(now)
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0 && s.Early:
+		p.Why, p.Requeue = "what was read live for other pods does not taint its devices", lookAgain
+		d.LastEvent, d.Held = s.Memory.LastEvent, s.Memory.Held
+		return d, p
+	case len(all) == 0:
 		p.Why, p.Steps = "it tolerates all taints of its devices", s.cancel()
 		return d, p
 	}
 	d.Due, d.Taint, d.Held = all[0].At, all[0].Text, s.heldSince(now, all)
 	var due, free []taint // free are those that are due and not held
 	for _, t := range all {
-		switch wait := t.At.Sub(now); {
+		since, held := d.Held[t.ruleUID()]
+		switch wait, left := t.At.Sub(now), since.Add(longestHold).Sub(now); {
 		case wait > 0:
 			p.Requeue = plan.Sooner(p.Requeue, wait)
-		case s.Many[t.ruleName()] != "" && now.Sub(d.Held) < longestHold:
-			due = append(due, t)
+		case held && left > 0:
+			due, p.Requeue = append(due, t), plan.Sooner(p.Requeue, min(lookAtHeld, left))
 		default:
 			due, free = append(due, t), append(free, t)
 		}
+	}
+	if s.Early {
+		p.Requeue = plan.Sooner(p.Requeue, lookAgain)
 	}
 	switch {
 	case len(due) == 0:
@@ -87,7 +101,7 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
 	case len(free) == 0:
 		rule := due[0].ruleName()
-		d.LastEvent, p.Requeue = pending, plan.Sooner(p.Requeue, min(lookAtHeld, d.Held.Add(longestHold).Sub(now)))
+		d.LastEvent = pending
 		p.Hold = plan.Hold{What: whatIsHeld(rule), Why: s.Many[rule]}
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but it is held: %s", d.Taint, s.Many[rule])
 	default:
@@ -112,18 +126,24 @@ func exempt(p *corev1.Pod) string {
 	return ""
 }
 
-// heldSince returns since when a pod may be held, if one of its taints is from a rule that concerns many pods: by this
-// leader, or by the previous one.
-func (s snapshot) heldSince(now time.Time, all []taint) time.Time {
-	switch {
-	case !slices.ContainsFunc(all, func(t taint) bool { return s.Many[t.ruleName()] != "" }):
-		return time.Time{}
-	case !s.Memory.Held.IsZero():
-		return s.Memory.Held
-	case !s.Since.IsZero():
-		return s.Since
+// heldSince returns since when a pod may be held, for each rule that concerns many pods and for which it is due: by
+// this leader, or by the previous one.
+func (s snapshot) heldSince(now time.Time, all []taint) (held map[types.UID]time.Time) {
+	for _, t := range all {
+		if s.Many[t.ruleName()] == "" || t.At.After(now) {
+			continue
+		}
+		uid := t.ruleUID()
+		since, known := s.Memory.Held[uid]
+		if !known {
+			since, known = s.Since[uid]
+		}
+		if !known {
+			since = now
+		}
+		held = with(held, uid, since)
 	}
-	return now
+	return held
 }
 
 // cancel says that a pod stays that was to be deleted (DTE-6).
@@ -147,7 +167,9 @@ func (s snapshot) evict(now time.Time, due []taint, d *decision, p *plan.Plan) {
 	p.Proof = []plan.Ref{podRef(s.Pod)}
 	d.Due, d.Taint = due[0].At, due[0].Text
 	for _, t := range due {
-		p.Proof = append(p.Proof, t.Source)
+		if !slices.Contains(p.Proof, t.Source) {
+			p.Proof = append(p.Proof, t.Source)
+		}
 		if t.Rule != nil {
 			d.Rules = append(d.Rules, t.Rule.UID)
 		}
@@ -176,9 +198,8 @@ func podRef(p *corev1.Pod) plan.Ref {
 
 // remember keeps what the last event was about, and since when the pod is held, whatever became of the writes.
 func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory {
-	m := memory{LastEvent: d.LastEvent, Held: d.Held}
-	if m == (memory{}) {
+	if d.LastEvent == "" && len(d.Held) == 0 {
 		return nil
 	}
-	return &m
+	return &memory{LastEvent: d.LastEvent, Held: d.Held}
 }

@@ -2,6 +2,7 @@ package devicetainteviction
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -9,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,11 +23,23 @@ type device = resourcev1.DeviceRequestAllocationResult
 // pool is where devices are from.
 type pool struct{ Driver, Name string }
 
+// deviceName is a device by its pool and name.
+type deviceName struct {
+	Pool pool
+	Name string
+}
+
+// publishedTaint is a taint in a slice.
+type publishedTaint struct {
+	Taint resourcev1.DeviceTaint
+	In    *resourcev1.ResourceSlice
+}
+
 // taint is a NoExecute taint of a device of a pod that is not tolerated without end.
 type taint struct {
 	At     time.Time // when the pod is due for it
 	Text   string
-	Source plan.Ref                    // what it stands in
+	Source plan.Ref                    // what is read live to see it
 	Rule   *resourcev1.DeviceTaintRule // nil if that is a slice
 }
 
@@ -36,10 +51,18 @@ func (t taint) ruleName() string {
 	return t.Rule.Name
 }
 
+// ruleUID is the uid of that rule; likewise.
+func (t taint) ruleUID() types.UID {
+	if t.Rule == nil {
+		return ""
+	}
+	return t.Rule.UID
+}
+
 // taints returns the taints of the devices of a pod that are not tolerated without end, those for which it is due first
 // before others.
 func (s snapshot) taints(now time.Time) (all []taint) {
-	newest := generations(s.Slices)
+	published := s.published()
 	for _, c := range s.Claims {
 		for _, d := range devicesOf(c) {
 			add := func(t resourcev1.DeviceTaint, in plan.Object, source plan.Ref, rule *resourcev1.DeviceTaintRule) {
@@ -48,15 +71,11 @@ func (s snapshot) taints(now time.Time) (all []taint) {
 					all = append(all, taint{at, text, source, rule})
 				}
 			}
-			for _, slice := range s.Slices {
-				if in := poolOfSlice(slice); in == poolOf(d) && slice.Spec.Pool.Generation == newest[in] { // DTE-2
-					for _, t := range evictingTaints(slice)[d.Device] {
-						add(t, slice, sliceRef(slice.Name), nil)
-					}
-				}
+			for _, p := range published[nameOf(d)] {
+				add(p.Taint, p.In, slicesRef(d.Driver), nil)
 			}
 			for _, rule := range s.Rules {
-				if selects(rule, d) {
+				if evicts(rule) && selects(rule, d) {
 					add(rule.Spec.Taint, rule, ruleRef(rule.Name), rule)
 				}
 			}
@@ -68,6 +87,29 @@ func (s snapshot) taints(now time.Time) (all []taint) {
 	return all
 }
 
+// published are the taints for which pods are evicted, of the devices of a pod, in the slices of the latest generations
+// of their pools (DTE-2).
+func (s snapshot) published() map[deviceName][]publishedTaint {
+	newest, all := generations(s.Slices), map[deviceName][]publishedTaint{}
+	for _, c := range s.Claims {
+		for _, d := range devicesOf(c) {
+			all[nameOf(d)] = nil
+		}
+	}
+	for _, slice := range s.Slices {
+		in := poolOfSlice(slice)
+		if slice.Spec.Pool.Generation == newest[in] {
+			for d, t := range evictingTaints(slice) {
+				one := deviceName{in, d}
+				if taints, has := all[one]; has {
+					all[one] = append(taints, publishedTaint{t, slice})
+				}
+			}
+		}
+	}
+	return all
+}
+
 // devicesOf returns the devices of a claim.
 func devicesOf(c *resourcev1.ResourceClaim) []device {
 	if c.Status.Allocation == nil {
@@ -75,6 +117,8 @@ func devicesOf(c *resourcev1.ResourceClaim) []device {
 	}
 	return c.Status.Allocation.Devices.Results
 }
+
+func nameOf(d device) deviceName { return deviceName{poolOf(d), d.Device} }
 
 func poolOf(d device) pool { return pool{d.Driver, d.Pool} }
 
@@ -91,17 +135,18 @@ func generations(all []*resourcev1.ResourceSlice) map[pool]int64 {
 	return newest
 }
 
-// evictingTaints returns the taints in a slice for which pods are evicted, by device.
-func evictingTaints(s *resourcev1.ResourceSlice) map[string][]resourcev1.DeviceTaint {
-	all := map[string][]resourcev1.DeviceTaint{}
-	for _, d := range s.Spec.Devices {
-		for _, t := range d.Taints {
-			if t.Effect == resourcev1.DeviceTaintEffectNoExecute {
-				all[d.Name] = append(all[d.Name], t)
+// evictingTaints ranges over the taints in a slice for which pods are evicted, each with the name of its device.
+func evictingTaints(s *resourcev1.ResourceSlice) iter.Seq2[string, resourcev1.DeviceTaint] {
+	return func(yield func(string, resourcev1.DeviceTaint) bool) {
+		for i := range s.Spec.Devices {
+			d := &s.Spec.Devices[i]
+			for _, t := range d.Taints {
+				if t.Effect == resourcev1.DeviceTaintEffectNoExecute && !yield(d.Name, t) {
+					return
+				}
 			}
 		}
 	}
-	return all
 }
 
 // evicts reports whether pods are evicted for the taint of a rule.
@@ -222,11 +267,14 @@ func isPod(r resourcev1.ResourceClaimConsumerReference) bool {
 	return r.APIGroup == "" && r.Resource == "pods"
 }
 
-// sliceRef and ruleRef name what a taint stands in. One read does for all pods that are due together.
-func sliceRef(name string) plan.Ref {
-	return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind("ResourceSlice"), Name: name, Shared: true}
+// slicesRef names the slices of a driver: those of the pool of a device may be others than the cache shows. One read
+// does for all pods that are due together.
+func slicesRef(driver string) plan.Ref {
+	return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind("ResourceSlice"), All: true, Shared: true,
+		Fields: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String()}
 }
 
+// ruleRef names a rule; likewise.
 func ruleRef(name string) plan.Ref {
 	return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind("DeviceTaintRule"), Name: name, Shared: true}
 }

@@ -2,6 +2,7 @@ package devicetainteviction
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -109,15 +110,18 @@ func drawCaches(t *rapid.T) *caches {
 // drawSnapshot is what is observed of a world, which may have been read live, with what is remembered.
 func drawSnapshot(t *rapid.T) snapshot {
 	s := drawCaches(t).look(t, memory{LastEvent: rapid.SampledFrom([]string{"", pending, evicting}).Draw(t, "told")})
+	s.Many, s.Memory.Held, s.Since = map[string]string{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}
 	for _, r := range s.Rules {
 		if rapid.IntRange(0, 2).Draw(t, "many") == 0 {
-			s.Many = map[string]string{r.Name: "it concerns 6 of 7"}
+			s.Many[r.Name] = "it concerns 6 of 7"
+		}
+		for _, held := range []map[types.UID]time.Time{s.Memory.Held, s.Since} {
+			if rapid.IntRange(0, 2).Draw(t, "held") == 0 {
+				held[r.UID] = at(-rapid.IntRange(0, 400).Draw(t, "since"))
+			}
 		}
 	}
-	s.Gone = rapid.IntRange(0, 9).Draw(t, "gone") == 0
-	if s.Many != nil && rapid.Bool().Draw(t, "held") {
-		s.Memory.Held = at(-rapid.IntRange(0, 400).Draw(t, "since"))
-	}
+	s.Gone, s.Early = rapid.IntRange(0, 9).Draw(t, "gone") == 0, rapid.Bool().Draw(t, "early")
 	return s
 }
 
@@ -265,11 +269,12 @@ func TestHoldsEnd(t *testing.T) { // DTE-22
 		if p.Hold.What == "" {
 			return
 		}
-		if deletes(p) || s.Many == nil || p.Requeue <= 0 || p.Requeue > lookAtHeld {
+		if deletes(p) || len(s.Many) == 0 || p.Requeue <= 0 || p.Requeue > lookAtHeld {
 			t.Fatalf("%+v: %v", p.Hold, said(p))
 		}
 		s.Memory = *remember(epoch, s, d, plan.Outcome{})
-		if _, p = planEviction(d.Held.Add(longestHold), s); !deletes(p) {
+		last := slices.MaxFunc(slices.Collect(maps.Values(d.Held)), time.Time.Compare)
+		if _, p = planEviction(last.Add(longestHold), s); !deletes(p) {
 			t.Errorf("it is held for ever: %s", p.Why)
 		}
 		s.Many = nil

@@ -2,6 +2,7 @@ package devicetainteviction
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,6 +109,17 @@ func (s ruleSnapshot) preview() string {
 		number(s.Pending.Pods, "pod", "pods") + " would be evicted in " + s.Pending.namespaces() +
 		" if the effect was NoExecute. This information will not be updated again. " +
 		"Recreate the DeviceTaintRule to trigger an update."
+}
+
+// previewedPods is how many pods would be evicted, as a preview has said. It may have been another manager's.
+func previewedPods(message string) (n int, ok bool) {
+	before, _, ok := strings.Cut(message, " would be evicted")
+	words := strings.Fields(before)
+	if !ok || len(words) < 2 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(words[len(words)-2])
+	return n, err == nil
 }
 
 func (n count) namespaces() string { return number(n.Namespaces, "namespace", "different namespaces") }

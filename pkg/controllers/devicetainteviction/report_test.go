@@ -103,10 +103,26 @@ func TestStatus(t *testing.T) { // DTE-7
 	}
 }
 
+// How many pods would be evicted is found in what this manager says, and in what others write.
+func TestPreviewedPods(t *testing.T) { // DTE-7
+	for _, pods := range []int{0, 1, 2, 12345} {
+		message := ruleSnapshot{Pending: count{pods, 1, 2}, Published: 3}.preview()
+		if n, ok := previewedPods(message); !ok || n != pods {
+			t.Errorf("%q: %d, %t", message, n, ok)
+		}
+	}
+	for _, message := range []string{"", "pods would be evicted", "some pods would be evicted", "3 pods were evicted", " would be evicted"} {
+		if n, ok := previewedPods(message); ok {
+			t.Errorf("%q: %d", message, n)
+		}
+	}
+}
+
 // Whoever changes the effect of a rule alone, after its status has told what would become of it, has meant it so.
 func TestPreviewed(t *testing.T) {
+	const told = "7 pods would be evicted"
 	before := func() *resourcev1.DeviceTaintRule {
-		return withStatus(newRule("r", inPool("p"), withEffect("None")), "False", "NoEffect", "", 3)
+		return withStatus(newRule("r", inPool("p"), withEffect("None")), "False", "NoEffect", told, 3)
 	}
 	after := func(edits ...func(*resourcev1.DeviceTaintRule)) *resourcev1.DeviceTaintRule {
 		r := newRule("r", inPool("p"), bad("k", 0))
@@ -124,10 +140,11 @@ func TestPreviewed(t *testing.T) {
 	}{
 		{"the effect is changed", before(), after(), true},
 		{"and the selector", before(), after(func(r *resourcev1.DeviceTaintRule) { r.Spec.DeviceSelector = everything() }), false},
-		{"its status was about the spec before", withStatus(before(), "False", "NoEffect", "", 2), after(), false},
+		{"its status was about the spec before", withStatus(before(), "False", "NoEffect", told, 2), after(), false},
 		{"it has no status yet", newRule("r", inPool("p"), withEffect("None")), after(), false},
-		{"it had the effect NoSchedule", withStatus(newRule("r", inPool("p"), withEffect("NoSchedule")), "False", "NoEffect", "", 3),
+		{"it had the effect NoSchedule", withStatus(newRule("r", inPool("p"), withEffect("NoSchedule")), "False", "NoEffect", told, 3),
 			after(), false},
+		{"its status does not say of how many pods", withStatus(before(), "False", "NoEffect", "", 3), after(), false},
 		{"it has no effect still", before(), after(func(r *resourcev1.DeviceTaintRule) { r.Spec.Taint = withEffect("None") }), false},
 		{"another one has its name", before(), after(func(r *resourcev1.DeviceTaintRule) { r.UID = "other" }), false},
 		{"it is new", nil, after(), false},
@@ -137,7 +154,7 @@ func TestPreviewed(t *testing.T) {
 			was = c.was
 		}
 		got := term{}.next(was, c.is)
-		if proven := got.Previewed[c.is.UID] == c.is.Generation; proven != c.proven {
+		if proven := got.Previewed[c.is.UID] == (preview{4, 7}); proven != c.proven {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}

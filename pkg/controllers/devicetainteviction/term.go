@@ -15,9 +15,15 @@ import (
 // term is what is known of rules, by their uids, since this process leads.
 type term struct {
 	Evicted map[types.UID]int // how many pods were evicted for a rule
-	// Previewed has the generations of rules whose spec differs from the one before only in the effect, which was None:
-	// whoever has made the change could read in the status what would become of it.
-	Previewed map[types.UID]int64
+	// Previewed has rules whose spec differs from the one before only in the effect, which was None: whoever has made
+	// the change could read in the status what would become of it.
+	Previewed map[types.UID]preview
+}
+
+// preview is of which generation a rule has been since its status has told of it, and of how many pods that was.
+type preview struct {
+	Generation int64
+	Pods       int
 }
 
 func newTerm() *reconcile.Term[term] {
@@ -28,15 +34,16 @@ func newTerm() *reconcile.Term[term] {
 func (t term) next(before, after plan.Object) term {
 	was, _ := before.(*resourcev1.DeviceTaintRule)
 	is, _ := after.(*resourcev1.DeviceTaintRule)
-	switch {
-	case was == nil:
+	if was == nil {
 		return t
+	}
+	switch told, ok := previewed(was, is); {
 	case is == nil || is.UID != was.UID:
 		t.Evicted, t.Previewed = maps.Clone(t.Evicted), maps.Clone(t.Previewed)
 		delete(t.Evicted, was.UID)
 		delete(t.Previewed, was.UID)
-	case previewed(was, is):
-		t.Previewed = with(t.Previewed, is.UID, is.Generation)
+	case ok:
+		t.Previewed = with(t.Previewed, is.UID, preview{is.Generation, told})
 	}
 	return t
 }
@@ -58,10 +65,13 @@ func with[V any](m map[types.UID]V, key types.UID, value V) map[types.UID]V {
 	return m
 }
 
-// previewed reports whether a rule gets its effect on the pods that its status has told of.
-func previewed(was, is *resourcev1.DeviceTaintRule) bool {
+// previewed reports whether a rule gets its effect on the pods that its status has told of, and how many these were.
+func previewed(was, is *resourcev1.DeviceTaintRule) (pods int, ok bool) {
 	c := meta.FindStatusCondition(was.Status.Conditions, resourcev1.DeviceTaintConditionEvictionInProgress)
-	return c != nil && c.Reason == noEffect && c.ObservedGeneration == was.Generation &&
-		was.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNone && evicts(is) &&
-		equality.Semantic.DeepEqual(was.Spec.DeviceSelector, is.Spec.DeviceSelector)
+	if is == nil || c == nil || c.Reason != noEffect || c.ObservedGeneration != was.Generation ||
+		was.Spec.Taint.Effect != resourcev1.DeviceTaintEffectNone || !evicts(is) ||
+		!equality.Semantic.DeepEqual(was.Spec.DeviceSelector, is.Spec.DeviceSelector) {
+		return 0, false
+	}
+	return previewedPods(c.Message)
 }
