@@ -98,7 +98,7 @@ func (r *run) alone(controller string) {
 	taken.Lock()
 	r.Cleanup(taken.Unlock) // when the manager, which starts later, has ended
 	r.flags[slices.Index(r.flags, suite.SharingFlag(""))] = suite.SharingFlag(controller)
-	r.sharing = suite.Sharing(controller)
+	r.sharing, r.recording.alone = suite.Sharing(controller), true
 }
 
 // podgcThreshold lets podgc leave few pods.

@@ -123,6 +123,7 @@ func (u *User) newDeviceSlice(name string) *resourcev1.ResourceSlice {
 	for i := range actors.Devices {
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("gpu-", i)})
 	}
+	u.mark(s)
 	return s
 }
 
@@ -202,10 +203,11 @@ func deviceRule(u *User, l script.Line) error {
 		selector.Device = ptr.To(fmt.Sprint("gpu-", only))
 	}
 	ago, _ := l.Int("added")
-	return apply(u.as("admin"), &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		func(r *resourcev1.DeviceTaintRule) {
-			r.Spec = resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: deviceTaint("ruled", effectOf(l), ago)}
-		})
+	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	u.mark(rule)
+	return apply(u.as("admin"), rule, func(r *resourcev1.DeviceTaintRule) {
+		r.Spec = resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: deviceTaint("ruled", effectOf(l), ago)}
+	})
 }
 
 // extendedDevice gives a pod a claim for extended resources, which the scheduler makes.

@@ -69,8 +69,15 @@ func create(u *User, o Object) error {
 	if n, ok := o.(*corev1.Node); ok && takesPods(n) {
 		return fmt.Errorf("the node %s would take pods of other users, whose runs then depend on it: taint it, as newNode does", n.Name)
 	}
-	return u.request(http.MethodPost, kindOf(o), "").Body(o).Do(ctx()).Error()
+	kind := kindOf(o)
+	if visible.Has(kind.Kind) && !u.Alone && o.GetLabels()[ofNamespace] != u.Namespace {
+		return fmt.Errorf("%s %s is not marked, so no manager of test/chaos would see it", kind.Kind, o.GetName())
+	}
+	return u.request(http.MethodPost, kind, "").Body(o).Do(ctx()).Error()
 }
+
+// visible are the kinds of the whole cluster whose objects users mark.
+var visible = clusterWide.Difference(sets.New("Namespace", "Node", "ClusterTrustBundle", "VolumeAttachment"))
 
 // takesPods reports whether a scheduler may put any pod on a node.
 func takesPods(n *corev1.Node) bool {

@@ -319,7 +319,10 @@ func (u *User) Follow(n int, work func()) (latencies []time.Duration) {
 	return latencies
 }
 
-// mark labels an object of the whole cluster with the namespace of the user, so that test/chaos can tell them apart.
+// ofNamespace is the label by which test/chaos tells them apart.
+const ofNamespace = "of-namespace"
+
+// mark labels an object of the whole cluster with the namespace of the user.
 func (u *User) mark(o metav1.Object) {
 	if u.Alone {
 		return
@@ -328,6 +331,6 @@ func (u *User) mark(o metav1.Object) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels["of-namespace"] = u.Namespace
+	labels[ofNamespace] = u.Namespace
 	o.SetLabels(labels)
 }
