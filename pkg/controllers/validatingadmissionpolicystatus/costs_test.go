@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
 )
@@ -69,5 +71,74 @@ func TestCustomGroups(t *testing.T) { // VAP-20
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"a.example", "b.example", "g.example"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// nested is a type with long names: so many fields that are objects with so many fields each.
+func nested(long, outer, inner int) objectType {
+	some := func(n int, of fields) definition {
+		d := definition{fields: fields{Type: "object", Properties: map[string]fields{}}}
+		for i := range n {
+			d.Properties[fmt.Sprint("f", i, strings.Repeat("n", long))] = of
+		}
+		return d
+	}
+	return objectType{Kind: kind("", "v1", "Root"), Root: "root", Definitions: map[string]definition{
+		"root": some(outer, fields{Ref: refPrefix + "child"}), "child": some(inner, fields{Ref: refPrefix + "grandchild"}),
+		"grandchild": some(1, fields{Type: "string"})}}
+}
+
+// The names of nested types, which have those of all types around them, are part of what a type may cost.
+func TestCostsOfNames(t *testing.T) {
+	for _, long := range []int{1000, 3000, 50_000} {
+		o := nested(long, 40, 500)
+		var d *apiservercel.DeclType
+		if grown := costs.Heap(func() { d = o.declaration() }); grown > 20<<20 {
+			t.Errorf("names of %d bytes: a type of %d bytes", long, grown)
+		}
+		if len(d.Fields) != 40 {
+			t.Errorf("%d fields", len(d.Fields))
+		}
+	}
+	o := nested(60, 40, 300)
+	for _, field := range o.declaration().Fields {
+		for _, inner := range field.Type.Fields {
+			if inner.Type.TypeName() == "dyn" {
+				t.Fatalf("%s is of any type", inner.Name)
+			}
+		}
+	}
+}
+
+// What becomes of a type that is too large does not depend on chance.
+func TestTypesAreAlwaysTheSame(t *testing.T) {
+	names := func() (all []string) {
+		o := nested(3000, 40, 500)
+		for name, field := range o.declaration().Fields {
+			all = append(all, fmt.Sprint(name[:4], " ", len(field.Type.Fields)))
+		}
+		slices.Sort(all)
+		return all
+	}
+	first := names()
+	for range 5 {
+		if diff := cmp.Diff(first, names()); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+// Of two definitions that claim to be of one kind, it is always the same that counts.
+func TestDefinitionsOfOneKind(t *testing.T) {
+	d := document{}
+	d.Components.Schemas = map[string]definition{}
+	of := kind("example.com", "v1", "Widget")
+	for _, name := range names("d", 20) {
+		d.Components.Schemas[name] = definition{Kinds: []metav1.GroupVersionKind{metav1.GroupVersionKind(of)}}
+	}
+	for range 20 {
+		if found := d.typeOf(of.GroupVersion(), origin{Kind: of.Kind}); found.Root != "d0" {
+			t.Fatal(found.Root)
+		}
 	}
 }

@@ -106,12 +106,19 @@ func (d *document) typeOf(version schema.GroupVersion, what origin) *objectType 
 	if what.Resource != "" {
 		kind = d.kindOf(version, what.Resource)
 	}
+	if kind.Kind == "" {
+		return nil
+	}
+	root, found := "", false
 	for name, def := range d.Components.Schemas {
-		if kind.Kind != "" && slices.Contains(def.Kinds, metav1.GroupVersionKind(kind)) {
-			return &objectType{Origin: what, Kind: kind, Root: name, Definitions: reachable(d.Components.Schemas, name)}
+		if slices.Contains(def.Kinds, metav1.GroupVersionKind(kind)) && (!found || name < root) {
+			root, found = name, true
 		}
 	}
-	return nil
+	if !found {
+		return nil
+	}
+	return &objectType{Origin: what, Kind: kind, Root: root, Definitions: reachable(d.Components.Schemas, root)}
 }
 
 // kindOf returns the kind of a resource.
