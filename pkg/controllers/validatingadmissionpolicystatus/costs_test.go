@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -13,6 +14,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // names returns so many names.
@@ -140,5 +142,99 @@ func TestDefinitionsOfOneKind(t *testing.T) {
 		if found := d.typeOf(of.GroupVersion(), origin{Kind: of.Kind}); found.Root != "d0" {
 			t.Fatal(found.Root)
 		}
+	}
+}
+
+// chain returns a policy with variables of which each is made of the one before.
+func chain(n int, of string) *policy {
+	p := newPolicy(let("v0", "1"))
+	for i := range n {
+		let(fmt.Sprint("v", i+1), strings.ReplaceAll(of, "v", fmt.Sprint("variables.v", i)))(p)
+	}
+	says(fmt.Sprint("[variables.v", n, "] == variables.v0"))(p)
+	return p
+}
+
+// nestedMaps is an expression with so many maps, of which each has the one around it as a key and as a value.
+func nestedMaps(n int) string {
+	text := "true"
+	for i := n; i > 0; i-- {
+		text = fmt.Sprintf("[{a%d: a%d}].all(a%d, %s)", i-1, i-1, i, text)
+	}
+	return "[1].all(a0, " + text + ")"
+}
+
+// Whatever the expressions of a policy are, they are checked in some seconds, or the policy is not checked.
+func TestCostsOfExpressions(t *testing.T) { // VAP-3, VAP-5
+	list := func(of string, size int) string {
+		return "[" + strings.Repeat(of+", ", size/(len(of)+2)) + "1].size() > 0"
+	}
+	for name, row := range map[string]struct {
+		policy *policy
+		why    string
+	}{
+		"maps whose keys are maps":            {newPolicy(says(nestedMaps(17))), "17 maps whose keys are no constants"},
+		"some of them, in a long expression":  {newPolicy(says(nestedMaps(10) + "||" + list("1", 20_000))), "too long"},
+		"variables whose keys are maps":       {chain(10, "{v: v}"), ""},
+		"more of them":                        {chain(11, "{v: v}"), "11 maps whose keys are no constants"},
+		"lists in lists":                      {chain(400, "[v]"), ""},
+		"types that are found out one by one": {newPolicy(says(list("[] + [[]]", 50_000))), "too long"},
+		"many short ones":                     {newPolicy(says(names("object.spec.x", 2000)...)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := look(t, row.policy)
+			var d decision
+			var p plan.Plan
+			took := costs.CPU(func() { d, p = planCheck(epoch, s) })
+			if refused := strings.Contains(p.Why, "not checked"); took > 3*time.Second || !d.Checked || refused != (row.why != "") ||
+				!strings.Contains(p.Why, row.why) || refused && d.Warnings != nil {
+				t.Errorf("%s: %s", took, p.Why)
+			}
+		})
+	}
+}
+
+// Maps with constants as keys, and few other ones, are checked as ever.
+func TestMapsThatAreChecked(t *testing.T) { // VAP-5
+	p := newPolicy(says(strings.Repeat("{'a': {1: object.spec.replicas}}['a'][1] > 0 && ", 20)+"{object.metadata.name: 1}.x > 'a'",
+		"{object.metadata.name: {object.metadata.name: 1}}['a']['b'] > 'a'"))
+	want := []string{"spec.validations[0].expression", "spec.validations[1].expression"}
+	got := warningsOf(t, p)
+	if len(got) != 2 || !strings.HasPrefix(got[0], want[0]) || !strings.HasPrefix(got[1], want[1]) || !strings.Contains(got[1], "(int, string)") {
+		t.Error(got)
+	}
+}
+
+// A policy that is too long for all of its types is checked for some of them.
+func TestCostsOfTypes(t *testing.T) { // VAP-4
+	p := newPolicy(about("/v1/configmaps", "/v1/pods", "apps/v1/deployments", "example.com/v1/widgets"), says("object.none"))
+	for range 11 {
+		says(strings.Repeat("true && ", 700) + "true")(p)
+	}
+	s := look(t, p)
+	d, why := planCheck(epoch, s)
+	if len(d.Warnings) != 1 || strings.Count(d.Warnings[0].Warning, "Kind=") != 2 ||
+		!strings.Contains(why.Why, "for 2 types") || !strings.Contains(why.Why, "too long to be checked for 2 others") {
+		t.Errorf("%+v: %s", d.Warnings, why.Why)
+	}
+}
+
+// What the compiler says is cut off so that a status has room for it. All expressions with warnings are named.
+func TestLengthOfWarnings(t *testing.T) { // VAP-2, VAP-6
+	p := newPolicy(about("apps/v1/deployments", "/v1/pods"), says("object.none"))
+	for range 100 {
+		says("object.spec.x == '" + strings.Repeat("ä", 400) + "'" + strings.Repeat(" && object.spec.y == 1", 5))(p)
+	}
+	d, _ := planCheck(epoch, look(t, p))
+	sum := 0
+	for i, w := range d.Warnings {
+		sum += len(w.Warning)
+		if i == 1 && !strings.Contains(w.Warning, "undefined field 'x'") || !strings.HasSuffix(w.Warning, andMore+"\n") ||
+			!utf8.ValidString(w.Warning) {
+			t.Fatalf("%d: %q", i, w.Warning)
+		}
+	}
+	if len(d.Warnings) != 101 || sum > 300<<10 || sum < 200<<10 {
+		t.Errorf("%d warnings, %d bytes", len(d.Warnings), sum)
 	}
 }
