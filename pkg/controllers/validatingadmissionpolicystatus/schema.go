@@ -14,14 +14,14 @@ import (
 // objectType is what is known of the objects of a kind: the definitions of an OpenAPI document that they consist of.
 type objectType struct {
 	Origin      origin
+	Document    string // the path of the OpenAPI document, which has a hash of the content in it
 	Kind        schema.GroupVersionKind
 	Root        string // the name of the definition of the objects themselves
 	Definitions map[string]definition
 }
 
-// origin says where a type stands: the path of the OpenAPI document, which has a hash of the content in it, and what
-// was looked for there, a resource or a kind.
-type origin struct{ Document, Resource, Kind string }
+// origin says which type it is: what was looked for, a resource or a kind of a version of a group.
+type origin struct{ Group, Version, Resource, Kind string }
 
 // definition is a named part of an OpenAPI document.
 type definition struct {
