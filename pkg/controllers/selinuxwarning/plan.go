@@ -76,8 +76,8 @@ func useOf(p *corev1.Pod, names map[string]bool) (u use, mounts bool) {
 		switch {
 		case !names[volume]:
 		case !mounts:
-			mounts, u.Label = true, label()
-		case u.Twice == "" && label() != u.Label: // ST-61
+			mounts, u.Label = true, label.text()
+		case u.Twice == "" && label.text() != u.Label: // ST-61
 			u.Twice = volume
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"iter"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,22 +35,34 @@ func inlineName(s *corev1.VolumeSource, namespace string) string {
 	return name
 }
 
-// mountsOf returns the volumes that the containers of a pod mount, and with which labels. A label is worked out once,
-// and when somebody asks for it.
-func mountsOf(p *corev1.Pod) iter.Seq2[string, func() string] {
-	var options *corev1.SELinuxOptions
-	if p.Spec.SecurityContext != nil {
-		options = p.Spec.SecurityContext.SELinuxOptions
+// label is worked out once, and when somebody asks for it.
+type label struct {
+	options *corev1.SELinuxOptions
+	known   bool
+	is      string
+}
+
+func (l *label) text() string {
+	if !l.known {
+		l.known, l.is = true, labelOf(l.options)
 	}
-	ofPod := sync.OnceValue(func() string { return labelOf(options) })
-	return func(yield func(volume string, label func() string) bool) {
+	return l.is
+}
+
+// mountsOf returns the volumes that the containers of a pod mount, and with which labels.
+func mountsOf(p *corev1.Pod) iter.Seq2[string, *label] {
+	return func(yield func(string, *label) bool) {
+		ofPod := &label{}
+		if p.Spec.SecurityContext != nil {
+			ofPod.options = p.Spec.SecurityContext.SELinuxOptions
+		}
 		for c := range containersOf(p) {
-			label := ofPod
+			with := ofPod
 			if own := c.SecurityContext; own != nil && own.SELinuxOptions != nil {
-				label = sync.OnceValue(func() string { return labelOf(own.SELinuxOptions) })
+				with = &label{options: own.SELinuxOptions}
 			}
 			for i := range c.VolumeMounts {
-				if !yield(c.VolumeMounts[i].Name, label) {
+				if !yield(c.VolumeMounts[i].Name, with) {
 					return
 				}
 			}

@@ -43,7 +43,8 @@ func affordable(p *admissionv1.ValidatingAdmissionPolicy, types int) (most int, 
 	}
 	switch {
 	case maps > mostMaps:
-		return 0, fmt.Sprintf("it has %d maps whose keys are no constants, for which the compiler may take very long", maps)
+		why = fmt.Sprintf("it has %d maps whose keys are no constants, for which the compiler may take very long", maps)
+		return 0, why
 	case work > mostWork:
 		return 0, "its expressions are too long"
 	}

@@ -30,7 +30,8 @@ func TestDefinitionsThatAreTouched(t *testing.T) { // VAP-20
 			for range seconds {
 				time.Sleep(time.Second)
 				version++
-				if err := b.definitions.Tracker().Update(definitions, versioned("widgets.example.com", generation(), version), ""); err != nil {
+				d := versioned("widgets.example.com", generation(), version)
+				if err := b.definitions.Tracker().Update(definitions, d, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
