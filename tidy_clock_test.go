@@ -46,7 +46,7 @@ var deadlines = map[string]string{
 	"pkg/controllers/tainteviction":                    "seen",
 	"pkg/controllers/ttlafterfinished":                 "times to live follow the wall clock, as users read them in the status",
 	"pkg/controllers/vacprotection":                    "seconds since the API server has noted a deletion",
-	"pkg/controllers/validatingadmissionpolicystatus":  "own",
+	"pkg/controllers/validatingadmissionpolicystatus":  "own, and seconds since the API server has created a definition",
 	"internal/credentials/bootstraptoken":              "tokens expire by the wall clock",
 	"internal/workloads/podutil":                       "seconds since a kubelet has said that a pod is ready",
 	"internal/workloads/replicas":                      "own, and ages of pods",

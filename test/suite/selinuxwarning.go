@@ -289,7 +289,7 @@ var selinuxMutants = []Mutant{
 	},
 	{
 		Name:  "the label of a container does not count",
-		Edits: []Edit{{selinuxFolder + "volumes.go", "\t\t\toptions = c.SecurityContext.SELinuxOptions\n", "\t\t\toptions = ofPod\n"}},
+		Edits: []Edit{{selinuxFolder + "volumes.go", "with = &label{options: own.SELinuxOptions}", "with = &label{options: ofPod.options}"}},
 		Script: withoutElection + `
 			at 5s   sharing one on=a level=s0 own=s1
 			at 10s  sharing two on=a level=s0`,

@@ -3,6 +3,7 @@ package selinuxwarning
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -55,13 +56,17 @@ func (k *caches) observe(_ context.Context, r request) (o observation, err error
 
 // usesOf returns what the pods do with a volume that mount it, in the order of their names.
 func (k *caches) usesOf(volume string) (uses []use) {
-	pods, names := map[plan.Key]*corev1.Pod{}, map[plan.Key][]string{} // what each calls it
+	pods, names := map[plan.Key]*corev1.Pod{}, map[plan.Key]map[string]bool{} // what each calls it
 	add := func(p *corev1.Pod, is func(*corev1.Volume) bool) {
 		key := plan.KeyOf(p)
-		for i := range p.Spec.Volumes {
-			if v := &p.Spec.Volumes[i]; is(v) {
-				pods[key], names[key] = p, append(names[key], v.Name)
+		for v := range volumesOf(p) {
+			if !is(v) {
+				continue
 			}
+			if pods[key] == nil {
+				pods[key], names[key] = p, map[string]bool{}
+			}
+			names[key][v.Name] = true
 		}
 	}
 	for _, p := range k.byVolume.By(byName + volume) {
@@ -128,9 +133,27 @@ func (k *caches) volumeOf(p *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
+// mostVolumes is how many volumes a pod may have. Each of them is a key for which all volumes of the pod are compared,
+// and no node attaches as many. Pods with more are not looked at.
+const mostVolumes = 500
+
+// volumesOf returns the volumes of a pod that is looked at.
+func volumesOf(p *corev1.Pod) iter.Seq[*corev1.Volume] {
+	return func(yield func(*corev1.Volume) bool) {
+		if len(p.Spec.Volumes) > mostVolumes {
+			return
+		}
+		for i := range p.Spec.Volumes {
+			if !yield(&p.Spec.Volumes[i]) {
+				return
+			}
+		}
+	}
+}
+
 func indexPod(p *corev1.Pod) (values []string) {
-	for i := range p.Spec.Volumes {
-		values = appendName(values, inlineName(&p.Spec.Volumes[i].VolumeSource, p.Namespace))
+	for v := range volumesOf(p) {
+		values = appendName(values, inlineName(&v.VolumeSource, p.Namespace))
 	}
 	return values
 }
@@ -150,60 +173,63 @@ func appendName(values []string, volume string) []string {
 }
 
 // enqueuedByPod returns the volumes of a pod that comes, goes or ends, or has got another container.
-func (k *caches) enqueuedByPod(before, after plan.Object) (keys []plan.Key) {
+func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
 	if was != nil && is != nil && was.UID == is.UID && podutil.Finished(was) == podutil.Finished(is) &&
 		len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers) {
 		return nil
 	}
+	var keys keys
 	for _, p := range []*corev1.Pod{was, is} {
 		if p == nil {
 			continue
 		}
-		for i := range p.Spec.Volumes {
-			keys = appendKey(keys, k.volumeOf(p, &p.Spec.Volumes[i]))
+		for v := range volumesOf(p) {
+			keys.add(k.volumeOf(p, v))
 		}
 	}
-	return keys
+	return keys.all
 }
 
 // enqueuedByClaim returns the volume of a claim whose binding has changed.
-func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
+func (k *caches) enqueuedByClaim(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.PersistentVolumeClaim)
 	is, _ := after.(*corev1.PersistentVolumeClaim)
 	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName &&
 		was.Status.Phase == is.Status.Phase {
 		return nil
 	}
+	var keys keys
 	for _, c := range []*corev1.PersistentVolumeClaim{was, is} {
 		if c == nil {
 			continue
 		}
 		if pv := k.volumes.Get("", c.Spec.VolumeName); pv != nil {
-			keys = appendKey(keys, nameOf(pv))
+			keys.add(nameOf(pv))
 		}
 	}
-	return keys
+	return keys.all
 }
 
 // enqueuedByVolume returns the volume that a PersistentVolume is, or was, if somebody else has it now.
-func (k *caches) enqueuedByVolume(before, after plan.Object) (keys []plan.Key) {
+func (k *caches) enqueuedByVolume(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.PersistentVolume)
 	is, _ := after.(*corev1.PersistentVolume)
 	if was != nil && is != nil && equality.Semantic.DeepEqual(was.Spec, is.Spec) {
 		return nil
 	}
+	var keys keys
 	for _, pv := range []*corev1.PersistentVolume{was, is} {
 		if pv != nil {
-			keys = appendKey(keys, nameOf(pv))
+			keys.add(nameOf(pv))
 		}
 	}
-	return keys
+	return keys.all
 }
 
 // enqueuedByDriver returns the volumes of a driver of which it has changed whether they may be mounted with a label.
-func (k *caches) enqueuedByDriver(before, after plan.Object) (keys []plan.Key) {
+func (k *caches) enqueuedByDriver(before, after plan.Object) []plan.Key {
 	labelled := func(o plan.Object) bool {
 		d, _ := o.(*storagev1.CSIDriver)
 		return d != nil && d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount
@@ -211,26 +237,35 @@ func (k *caches) enqueuedByDriver(before, after plan.Object) (keys []plan.Key) {
 	if labelled(before) == labelled(after) {
 		return nil
 	}
+	var keys keys
 	name := informers.Itself(before, after)[0].Name
 	for _, pv := range k.volumes.By(byDriver + name) {
-		keys = appendKey(keys, nameOf(pv))
+		keys.add(nameOf(pv))
 	}
 	for _, p := range k.byVolume.By(byDriver + name) {
-		for i := range p.Spec.Volumes {
-			volume := inlineName(&p.Spec.Volumes[i].VolumeSource, p.Namespace)
-			if volumes.DriverOf(volume) == name {
-				keys = appendKey(keys, volume)
+		for v := range volumesOf(p) {
+			if volume := inlineName(&v.VolumeSource, p.Namespace); volumes.DriverOf(volume) == name {
+				keys.add(volume)
 			}
 		}
 	}
-	return keys
+	return keys.all
 }
 
-// appendKey adds a volume, once.
-func appendKey(keys []plan.Key, volume string) []plan.Key {
-	key := plan.Key{Name: volume}
-	if volume == "" || slices.Contains(keys, key) {
-		return keys
+// keys are volumes in the order in which they were added.
+type keys struct {
+	all  []plan.Key
+	seen map[string]bool
+}
+
+// add adds a volume, once.
+func (k *keys) add(volume string) {
+	if volume == "" || k.seen[volume] {
+		return
 	}
-	return append(keys, key)
+	if k.seen == nil {
+		k.seen = map[string]bool{}
+	}
+	k.seen[volume] = true
+	k.all = append(k.all, plan.Key{Name: volume})
 }

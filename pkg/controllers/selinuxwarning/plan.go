@@ -67,18 +67,18 @@ type decision struct {
 
 // useOf returns what a pod does with a volume that it calls by these names; false if no container mounts it, as one
 // that has it as a block device does not (ST-60).
-func useOf(p *corev1.Pod, names []string) (u use, mounts bool) {
+func useOf(p *corev1.Pod, names map[string]bool) (u use, mounts bool) {
 	u = use{Pod: p, Policy: corev1.SELinuxChangePolicyMountOption}
 	if c := p.Spec.SecurityContext; c != nil && c.SELinuxChangePolicy != nil {
 		u.Policy = *c.SELinuxChangePolicy
 	}
-	for _, m := range mountsOf(p) {
+	for volume, label := range mountsOf(p) {
 		switch {
-		case !slices.Contains(names, m.Volume):
+		case !names[volume]:
 		case !mounts:
-			mounts, u.Label = true, m.Label
-		case m.Label != u.Label && u.Twice == "": // ST-61
-			u.Twice = m.Volume
+			mounts, u.Label = true, label.text()
+		case u.Twice == "" && label.text() != u.Label: // ST-61
+			u.Twice = volume
 		}
 	}
 	return u, mounts

@@ -1,7 +1,11 @@
 package selinuxwarning
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,41 +35,79 @@ func inlineName(s *corev1.VolumeSource, namespace string) string {
 	return name
 }
 
-// mount says with which label a container mounts a volume of its pod.
-type mount struct{ Volume, Label string }
-
-// mountsOf returns the mounts of the containers of a pod.
-func mountsOf(p *corev1.Pod) (all []mount) {
-	var ofPod *corev1.SELinuxOptions
-	if p.Spec.SecurityContext != nil {
-		ofPod = p.Spec.SecurityContext.SELinuxOptions
-	}
-	add := func(c *corev1.Container) {
-		options := ofPod
-		if c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil {
-			options = c.SecurityContext.SELinuxOptions
-		}
-		for _, m := range c.VolumeMounts {
-			all = append(all, mount{m.Name, labelOf(options)})
-		}
-	}
-	for i := range p.Spec.InitContainers {
-		add(&p.Spec.InitContainers[i])
-	}
-	for i := range p.Spec.Containers {
-		add(&p.Spec.Containers[i])
-	}
-	for i := range p.Spec.EphemeralContainers {
-		c := corev1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		add(&c)
-	}
-	return all
+// label is worked out once, and when somebody asks for it.
+type label struct {
+	options *corev1.SELinuxOptions
+	known   bool
+	is      string
 }
+
+func (l *label) text() string {
+	if !l.known {
+		l.known, l.is = true, labelOf(l.options)
+	}
+	return l.is
+}
+
+// mountsOf returns the volumes that the containers of a pod mount, and with which labels.
+func mountsOf(p *corev1.Pod) iter.Seq2[string, *label] {
+	return func(yield func(string, *label) bool) {
+		ofPod := &label{}
+		if p.Spec.SecurityContext != nil {
+			ofPod.options = p.Spec.SecurityContext.SELinuxOptions
+		}
+		for c := range containersOf(p) {
+			with := ofPod
+			if own := c.SecurityContext; own != nil && own.SELinuxOptions != nil {
+				with = &label{options: own.SELinuxOptions}
+			}
+			for i := range c.VolumeMounts {
+				if !yield(c.VolumeMounts[i].Name, with) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// containersOf returns all containers of a pod.
+func containersOf(p *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, all := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range all {
+				if !yield(&all[i]) {
+					return
+				}
+			}
+		}
+		for i := range p.Spec.EphemeralContainers {
+			if !yield((*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)) {
+				return
+			}
+		}
+	}
+}
+
+// A label that is longer than longestLabel, which no policy of SELinux has, is told by its beginning and a hash: it
+// stands in events, and in a series for each conflict.
+const (
+	longestLabel = 256
+	beginning    = 200
+)
 
 // labelOf returns a label as one text; empty if nothing of it is said (ST-61).
 func labelOf(o *corev1.SELinuxOptions) string {
 	if o == nil || *o == (corev1.SELinuxOptions{}) {
 		return ""
 	}
-	return strings.Join([]string{o.User, o.Role, o.Type, o.Level}, ":")
+	label := strings.ToValidUTF8(strings.Join([]string{o.User, o.Role, o.Type, o.Level}, ":"), "\uFFFD")
+	if len(label) <= longestLabel {
+		return label
+	}
+	end := beginning
+	for !utf8.RuneStart(label[end]) {
+		end--
+	}
+	sum := sha256.Sum256([]byte(label))
+	return label[:end] + "…" + hex.EncodeToString(sum[:8])
 }

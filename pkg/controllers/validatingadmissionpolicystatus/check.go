@@ -20,7 +20,7 @@ func check(p *admissionv1.ValidatingAdmissionPolicy, types []objectType, params 
 	warnings []admissionv1.ExpressionWarning, unusable []string,
 ) {
 	expressions := expressionsOf(p)
-	said := make([][]string, len(expressions))
+	said := sayings{left: longestTexts, of: map[int][]string{}}
 	var declared *apiservercel.DeclType
 	if params != nil {
 		declared = params.declaration()
@@ -37,14 +37,14 @@ func check(p *admissionv1.ValidatingAdmissionPolicy, types []objectType, params 
 		}
 		for i, e := range expressions {
 			if issues := c.compile(e.text).Error; issues != nil {
-				said[i] = append(said[i], fmt.Sprintf("%s: %s\n", t.Kind, issues.Detail))
+				said.add(i, t.Kind.String(), issues.Detail)
 			}
 		}
 	}
 	for i, e := range expressions {
-		if len(said[i]) > 0 {
+		if texts := said.of[i]; len(texts) > 0 && len(warnings) < mostWarnings {
 			warnings = append(warnings,
-				admissionv1.ExpressionWarning{FieldRef: e.path.String(), Warning: strings.Join(said[i], "\n")})
+				admissionv1.ExpressionWarning{FieldRef: e.path.String(), Warning: strings.Join(texts, "\n")})
 		}
 	}
 	return warnings, unusable
@@ -119,7 +119,11 @@ func newCompiler(object *apiservercel.DeclType, hasParams bool, params *apiserve
 // CompileCELExpression implements plugincel.Compiler. It looks for the type of an expression only.
 func (c *compiler) CompileCELExpression(e plugincel.ExpressionAccessor, _ plugincel.OptionalVariableDeclarations,
 	_ environment.Type) plugincel.CompilationResult {
-	return c.compile(e.GetExpression())
+	result := c.compile(e.GetExpression())
+	if result.OutputType != nil {
+		result.OutputType = simple(result.OutputType)
+	}
+	return result
 }
 
 func (c *compiler) compile(text string) plugincel.CompilationResult {

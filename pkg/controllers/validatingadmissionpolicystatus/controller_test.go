@@ -68,7 +68,7 @@ func (r *reads) read(path string) (n int) {
 }
 
 // run has the controller work on a server that publishes documents.
-func run(t *testing.T, test func(b *bench)) {
+func run(t *testing.T, test func(b *bench), before ...func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		scheme := runtime.NewScheme()
@@ -79,6 +79,9 @@ func run(t *testing.T, test func(b *bench)) {
 		b := &bench{T: t, Server: server, reads: &reads{Server: server},
 			definitions: metadatafake.NewSimpleMetadataClient(scheme, definition1("gadgets.example.com"))}
 		publish(b.Server, documents)
+		for _, do := range before {
+			do(b)
+		}
 		entry := New(Options{})
 		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &policy{}})
 		c.Access.Client = b.reads

@@ -3,6 +3,8 @@ package validatingadmissionpolicystatus
 import (
 	"cmp"
 	"context"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,8 +16,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// mostTypes is for how many types of one rule a policy is checked (VAP-4).
-const mostTypes = 10
+// What is looked for of a policy is bounded: a rule stands for as many resources as the numbers of its groups, versions
+// and resources multiply to.
+const (
+	mostTypes   = 10     // of one rule (VAP-4)
+	mostNames   = 1000   // that are tried for one rule
+	mostTried   = 20_000 // for all of them
+	mostUnknown = 20     // that are told
+)
 
 // caches are what the controller reads besides what it reads live.
 type caches struct {
@@ -51,18 +59,22 @@ func (k *caches) observe(ctx context.Context, r request) (o observation, err err
 // observeTypes finds the types that a policy is about.
 func observeTypes(ctx context.Context, r request, s *snapshot, known published) error {
 	types := resolver{reader: r.Reader, known: known, documents: map[string]*document{}}
-	for _, rule := range rulesOf(s.Policy) {
-		found := 0
-		for _, resource := range rule {
-			if found == mostTypes {
+	tried := 0
+	for rule := range rulesOf(s.Policy) {
+		found, most := 0, min(tried+mostNames, mostTried)
+		for resource := range rule.all() {
+			if found == mostTypes || tried == most {
 				break
 			}
+			tried++
 			t, err := types.resolve(ctx, resource.GroupVersion(), origin{Resource: resource.Resource})
 			switch {
 			case err != nil:
 				return err
 			case t == nil:
-				s.Unknown = append(s.Unknown, resource.GroupResource().String()+" of "+resource.GroupVersion().String())
+				s.unknown(func() string {
+					return resource.GroupResource().String() + " of " + resource.GroupVersion().String()
+				})
 				continue
 			}
 			found++
@@ -81,9 +93,19 @@ func observeTypes(ctx context.Context, r request, s *snapshot, known published) 
 	}
 	var err error
 	if s.Params, err = types.resolve(ctx, version, origin{Kind: kind}); err == nil && s.Params == nil {
-		s.Unknown = append(s.Unknown, "the parameters "+version.WithKind(kind).String())
+		s.unknown(func() string { return "the parameters " + version.WithKind(kind).String() })
 	}
 	return err
+}
+
+// unknown notes that the API server has published nothing about something.
+func (s *snapshot) unknown(what func() string) {
+	switch n := len(s.Unknown); {
+	case n < mostUnknown:
+		s.Unknown = append(s.Unknown, what())
+	case n == mostUnknown:
+		s.Unknown = append(s.Unknown, "others")
+	}
 }
 
 // paramsOf returns the kind of the parameters of a policy.
@@ -95,46 +117,66 @@ func paramsOf(p *admissionv1.ValidatingAdmissionPolicy) (version schema.GroupVer
 	return version, p.Spec.ParamKind.Kind, err == nil
 }
 
-// rulesOf returns the resources that each rule of a policy names, in order. A rule for all groups or versions names
-// none, and those with a wildcard and subresources are left out (VAP-4).
-func rulesOf(p *admissionv1.ValidatingAdmissionPolicy) (rules [][]schema.GroupVersionResource) {
-	if p.Spec.MatchConstraints == nil {
-		return nil
-	}
-	for _, rule := range p.Spec.MatchConstraints.ResourceRules {
-		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIVersions, "*") {
-			continue
+// ruleNames are the names in a rule, in order.
+type ruleNames struct{ groups, versions, resources []string }
+
+// rulesOf returns what each rule of a policy names. A rule for all groups or versions names nothing, and resources with
+// a wildcard and subresources are left out (VAP-4).
+func rulesOf(p *admissionv1.ValidatingAdmissionPolicy) iter.Seq[ruleNames] {
+	return func(yield func(ruleNames) bool) {
+		if p.Spec.MatchConstraints == nil {
+			return
 		}
-		var named []schema.GroupVersionResource
-		for _, group := range slices.Sorted(slices.Values(rule.APIGroups)) {
-			for _, version := range slices.Sorted(slices.Values(rule.APIVersions)) {
+		for i := range p.Spec.MatchConstraints.ResourceRules {
+			rule := &p.Spec.MatchConstraints.ResourceRules[i].Rule
+			if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIVersions, "*") {
+				continue
+			}
+			resources := slices.DeleteFunc(slices.Sorted(slices.Values(rule.Resources)), func(resource string) bool {
+				return strings.ContainsAny(resource, "*/")
+			})
+			if !yield(ruleNames{slices.Sorted(slices.Values(rule.APIGroups)),
+				slices.Sorted(slices.Values(rule.APIVersions)), resources}) {
+				return
+			}
+		}
+	}
+}
+
+// all returns the resources for which a rule stands.
+func (n ruleNames) all() iter.Seq[schema.GroupVersionResource] {
+	return func(yield func(schema.GroupVersionResource) bool) {
+		for _, group := range n.groups {
+			for _, version := range n.versions {
 				of := schema.GroupVersion{Group: group, Version: version}
-				for _, resource := range slices.Sorted(slices.Values(rule.Resources)) {
-					if !strings.ContainsAny(resource, "*/") {
-						named = append(named, of.WithResource(resource))
+				for _, resource := range n.resources {
+					if !yield(of.WithResource(resource)) {
+						return
 					}
 				}
 			}
 		}
-		rules = append(rules, named)
 	}
-	return rules
 }
 
 // customGroups returns the groups which a policy names and Kubernetes does not have by itself.
-func customGroups(p *admissionv1.ValidatingAdmissionPolicy) (groups []string) {
+func customGroups(p *admissionv1.ValidatingAdmissionPolicy) []string {
+	groups := map[string]struct{}{}
 	add := func(group string) {
-		if !scheme.Scheme.IsGroupRegistered(group) && !slices.Contains(groups, group) {
-			groups = append(groups, group)
+		if !scheme.Scheme.IsGroupRegistered(group) {
+			groups[group] = struct{}{}
 		}
 	}
-	for _, rule := range rulesOf(p) {
-		for _, resource := range rule {
-			add(resource.Group)
+	for rule := range rulesOf(p) {
+		if len(rule.versions) == 0 || len(rule.resources) == 0 {
+			continue
+		}
+		for _, group := range rule.groups {
+			add(group)
 		}
 	}
 	if version, _, ok := paramsOf(p); ok {
 		add(version.Group)
 	}
-	return groups
+	return slices.Sorted(maps.Keys(groups))
 }

@@ -55,21 +55,27 @@ func (r *resolver) resolve(ctx context.Context, version schema.GroupVersion, wha
 			return nil, err
 		}
 	}
-	if what.Document = r.index.Paths[pathOf(version)[1:]].ServerRelativeURL; what.Document == "" {
+	at := r.index.Paths[pathOf(version)[1:]].ServerRelativeURL
+	if at == "" {
 		return nil, nil
 	}
-	if found, ok := r.known.Types.Get(what); ok {
+	what.Group, what.Version = version.Group, version.Version
+	if found, ok := r.known.Types.Get(what); ok && found.Document == at {
 		return &found.objectType, nil
 	}
-	d := r.documents[what.Document]
+	d := r.documents[at]
 	if d == nil {
 		d = &document{}
-		if err := r.read(ctx, what.Document, d); err != nil {
+		if err := r.read(ctx, at, d); err != nil {
 			return nil, err
 		}
-		r.documents[what.Document] = d
+		r.documents[at] = d
 	}
-	return d.typeOf(version, what), nil
+	t := d.typeOf(version, what)
+	if t != nil {
+		t.Document = at
+	}
+	return t, nil
 }
 
 // read reads a path. What the controller's account may not read is empty: policies are marked as checked all the same.
@@ -106,12 +112,19 @@ func (d *document) typeOf(version schema.GroupVersion, what origin) *objectType 
 	if what.Resource != "" {
 		kind = d.kindOf(version, what.Resource)
 	}
+	if kind.Kind == "" {
+		return nil
+	}
+	root, found := "", false
 	for name, def := range d.Components.Schemas {
-		if kind.Kind != "" && slices.Contains(def.Kinds, metav1.GroupVersionKind(kind)) {
-			return &objectType{Origin: what, Kind: kind, Root: name, Definitions: reachable(d.Components.Schemas, name)}
+		if slices.Contains(def.Kinds, metav1.GroupVersionKind(kind)) && (!found || name < root) {
+			root, found = name, true
 		}
 	}
-	return nil
+	if !found {
+		return nil
+	}
+	return &objectType{Origin: what, Kind: kind, Root: root, Definitions: reachable(d.Components.Schemas, root)}
 }
 
 // kindOf returns the kind of a resource.

@@ -47,9 +47,18 @@ func planCheck(_ time.Time, s snapshot) (d decision, p plan.Plan) {
 	if !due(s.Policy, s.Custom) {
 		return d, plan.Plan{Why: "the policy has not changed since it was checked"}
 	}
-	warnings, unusable := check(s.Policy, s.Types, s.Params)
-	p.Why = fmt.Sprintf("the policy was checked for %d types: %d of its expressions have warnings", len(s.Types),
-		len(warnings))
+	most, why := affordable(s.Policy, len(s.Types))
+	warnings, unusable := check(s.Policy, s.Types[:most], s.Params)
+	p.Why = fmt.Sprintf("the policy was checked for %d types: %d of its expressions have warnings", most, len(warnings))
+	switch left := len(s.Types) - most; {
+	case why != "":
+		p.Why = "the policy counts as checked, but was not checked: " + why
+	case left > 0:
+		p.Why += fmt.Sprintf("; its expressions are too long to be checked for %d others", left)
+	}
+	if len(warnings) == mostWarnings {
+		p.Why += "; no more are told"
+	}
 	if len(unusable) > 0 {
 		p.Why += "; the compiler cannot use the types of " + strings.Join(unusable, ", ")
 	}

@@ -2,6 +2,7 @@ package validatingadmissionpolicystatus
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,14 +14,14 @@ import (
 // objectType is what is known of the objects of a kind: the definitions of an OpenAPI document that they consist of.
 type objectType struct {
 	Origin      origin
+	Document    string // the path of the OpenAPI document, which has a hash of the content in it
 	Kind        schema.GroupVersionKind
 	Root        string // the name of the definition of the objects themselves
 	Definitions map[string]definition
 }
 
-// origin says where a type stands: the path of the OpenAPI document, which has a hash of the content in it, and what
-// was looked for there, a resource or a kind.
-type origin struct{ Document, Resource, Kind string }
+// origin says which type it is: what was looked for, a resource or a kind of a version of a group.
+type origin struct{ Group, Version, Resource, Kind string }
 
 // definition is a named part of an OpenAPI document.
 type definition struct {
@@ -96,9 +97,14 @@ func reachable(all map[string]definition, root string) map[string]definition {
 	return found
 }
 
-// mostParts bounds the size of a type for the compiler: a document in which definitions refer to others again and again
-// could make it as large as one likes. The largest types of Kubernetes have some thousand parts.
-const mostParts = 50_000
+// The size of a type for the compiler is bounded: a document in which definitions refer to others again and again could
+// make it as large as one likes. The largest types of Kubernetes have some thousand parts. The name of a part has those
+// of all parts around it, so long names count as more parts.
+const (
+	mostParts   = 50_000
+	partOfName  = 256  // so many bytes count as a part; names of real types have fewer
+	longestName = 4096 // what has a longer name is dynamic
+)
 
 // declaration returns the type for the compiler.
 func (o *objectType) declaration() *cel.DeclType {
@@ -118,7 +124,7 @@ type declarer struct {
 // done with it: a value of several types, an object with fields that the schema does not name, and one that contains
 // objects like itself (VAP-21).
 func (d *declarer) declare(name string, f *fields) *cel.DeclType {
-	if d.left--; d.left < 0 {
+	if d.left -= 1 + len(name)/partOfName; d.left < 0 || len(name) > longestName {
 		return cel.DynType
 	}
 	if to := f.reference(); to != "" {
@@ -160,8 +166,9 @@ func (d *declarer) refer(name, to string) *cel.DeclType {
 // object returns the type of an object with these fields. Those that no expression can name are left out.
 func (d *declarer) object(name string, properties map[string]fields) *cel.DeclType {
 	all := make(map[string]*cel.DeclField, len(properties))
-	for field, f := range properties {
+	for _, field := range slices.Sorted(maps.Keys(properties)) {
 		if escaped, ok := cel.Escape(field); ok {
+			f := properties[field]
 			all[escaped] = cel.NewDeclField(escaped, d.declare(name+"."+field, &f), false, nil, nil)
 		}
 	}
