@@ -103,8 +103,8 @@ func (s *snapshot) asksFor(pool string) bool { return matches(s.Request.Spec.Poo
 // matches reports whether a name is the wanted one, or any is wanted.
 func matches(wanted *string, name string) bool { return wanted == nil || *wanted == name }
 
-// lists names all that a request asks about, slices, claims and rules in this order. The lists of others that began after
-// the request was first seen will do.
+// lists names all that a request asks about: slices, claims and rules in this order. The lists of others that began
+// after the request was first seen will do.
 func (s *snapshot) lists() []plan.Ref {
 	all := func(kind string) plan.Ref {
 		return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind(kind), All: true, Shared: true}
