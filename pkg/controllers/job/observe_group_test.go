@@ -168,7 +168,8 @@ func TestOneOfSeveralWorkloadsDecides(t *testing.T) {
 	}
 }
 
-// Tenants decide how many Jobs and Workloads a namespace has, and how long annotations are. A change of one Workload costs what it concerns.
+// Tenants decide how many Jobs and Workloads a namespace has, and how long annotations are. A change of one Workload costs what it
+// concerns.
 func TestCostOfAWorkloadThatConcernsNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		n    int

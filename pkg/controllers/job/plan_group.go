@@ -206,7 +206,8 @@ func groupTemplate(j *batchv1.Job, of *schedulingv1beta1.Workload) string {
 func newPodGroup(j *batchv1.Job, of *schedulingv1beta1.Workload) (*schedulingv1beta1.PodGroup, error) {
 	template := groupTemplate(j, of)
 	if len(template) > longestTemplate {
-		return nil, fmt.Errorf("%s names no template: that is longer than %d characters", groupTemplateAnnotation, longestTemplate)
+		return nil, fmt.Errorf("%s names no template: that is longer than %d characters", groupTemplateAnnotation,
+			longestTemplate)
 	}
 	group, err := workloadbuilder.NewBuilderFromExistingWorkload(of, workloadbuilder.BuildOptions{
 		Owner: metav1.NewControllerRef(j, jobKind),
