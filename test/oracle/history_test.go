@@ -58,7 +58,7 @@ func TestAllHaveAnIDAndAClaim(t *testing.T) {
 			"S35 S36 S37 S38 S39 S40 S41 S43 L1 L3"); !slices.Equal(ids, want) {
 		t.Errorf("the oracles are %v", ids)
 	}
-	if len(Safety()) != 43 {
+	if len(Safety()) != 42 {
 		t.Errorf("%d oracles of safety", len(Safety()))
 	}
 }
