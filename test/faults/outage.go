@@ -28,7 +28,8 @@ type Outages struct {
 
 	mu      sync.Mutex
 	ended   []oracle.Outage
-	late    []oracle.Outage // the time that a request was under way which was sent in one of those
+	unseen  []oracle.Outage // those of ended in which a watch did not show changes
+	late    []oracle.Outage // the time that a request was under way which was sent in one of unseen
 	blind   map[Watch]*open
 	refused map[Object]*open
 }
@@ -64,6 +65,7 @@ func (l *Outages) CaughtUp(watch Watch) {
 	defer l.mu.Unlock()
 	if o := l.blind[watch]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
 		l.end(o, watch.Resource)
+		l.unseen = append(l.unseen, l.ended[len(l.ended)-1])
 		delete(l.blind, watch)
 	}
 }
@@ -90,8 +92,8 @@ func (l *Outages) Answered(object Object) {
 	}
 }
 
-// Took notes since when a request or answer was under way that has just arrived. One that was sent at the end of an outage was decided
-// in it.
+// Took notes since when a request or answer was under way that has just arrived. One that was sent at the very end of an outage was
+// decided without what the watch did not show.
 func (l *Outages) Took(resource string, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +103,7 @@ func (l *Outages) Took(resource string, since time.Time) {
 	switch took := time.Since(since); {
 	case took > slow:
 		l.end(&open{from: since}, resource)
-	case took > 0 && slices.ContainsFunc(l.ended, sentIn):
+	case took > 0 && slices.ContainsFunc(l.unseen, sentIn):
 		l.late = append(l.late, oracle.Outage{Interval: oracle.Interval{From: since, To: time.Now()}, Resource: resource})
 	}
 }
