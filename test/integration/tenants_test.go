@@ -102,7 +102,8 @@ func (b *bench) serverTakes() time.Duration {
 	began := time.Now()
 	maps := b.Client.CoreV1().ConfigMaps(b.ns)
 	for range 50 {
-		made, err := maps.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "nobodys-"}}, metav1.CreateOptions{})
+		nobodys := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "nobodys-"}}
+		made, err := maps.Create(b.Context(), nobodys, metav1.CreateOptions{})
 		if err == nil {
 			err = maps.Delete(b.Context(), made.Name, metav1.DeleteOptions{})
 		}
