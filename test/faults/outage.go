@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type Outages struct {
 
 	mu      sync.Mutex
 	ended   []oracle.Outage
+	unseen  []oracle.Outage // those of ended in which a watch did not show changes
+	late    []oracle.Outage // the time that a request was under way which was sent in one of unseen
 	blind   map[Watch]*open
 	refused map[Object]*open
 }
@@ -62,6 +65,7 @@ func (l *Outages) CaughtUp(watch Watch) {
 	defer l.mu.Unlock()
 	if o := l.blind[watch]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
 		l.end(o, watch.Resource)
+		l.unseen = append(l.unseen, l.ended[len(l.ended)-1])
 		delete(l.blind, watch)
 	}
 }
@@ -88,12 +92,19 @@ func (l *Outages) Answered(object Object) {
 	}
 }
 
-// Took notes since when a request or answer was under way that has just arrived.
+// Took notes since when a request or answer was under way that has just arrived. One that was sent at the very end of an outage was
+// decided without what the watch did not show.
 func (l *Outages) Took(resource string, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(since) > slow {
+	sentIn := func(o oracle.Outage) bool {
+		return (o.Resource == "" || o.Resource == resource) && !since.Before(o.From) && !since.After(o.To)
+	}
+	switch took := time.Since(since); {
+	case took > slow:
 		l.end(&open{from: since}, resource)
+	case took > 0 && slices.ContainsFunc(l.unseen, sentIn):
+		l.late = append(l.late, oracle.Outage{Interval: oracle.Interval{From: since, To: time.Now()}, Resource: resource})
 	}
 }
 
@@ -116,7 +127,7 @@ func (l *Outages) All() []oracle.Outage {
 	for object, o := range l.refused {
 		l.end(o, object.Resource)
 	}
-	all := append([]oracle.Outage(nil), l.ended...)
+	all := slices.Concat(l.ended, l.late)
 	l.ended = l.ended[:before]
 	return all
 }

@@ -183,6 +183,16 @@ func TestOutages(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			end()
 		}, []oracle.Outage{during(0, 10, "")}},
+		"a request is sent at the end, and another one when that has arrived": {func(s *State) {
+			end := s.Begin(parse(t, "down"))
+			time.Sleep(10 * time.Second)
+			end()
+			for range 2 {
+				sent := time.Now()
+				time.Sleep(time.Second)
+				s.Outages.Took("pods", sent)
+			}
+		}, []oracle.Outage{during(0, 10, ""), during(10, 11, "pods")}},
 		"nothing": {func(s *State) { watch(s, "pods").CaughtUp() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
