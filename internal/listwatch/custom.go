@@ -17,7 +17,7 @@ import (
 
 // Custom are kinds that are not built in.
 type Custom struct {
-	Schemes []*runtime.Scheme
+	Scheme *runtime.Scheme
 	// Resource returns the resource of a kind, as discovery knows it.
 	Resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
 }
@@ -51,7 +51,7 @@ func (c *Custom) ListWatch(
 		if err != nil {
 			return nil, err
 		}
-		into, err := c.empty(listKind)
+		into, err := c.Scheme.New(listKind)
 		if err != nil {
 			return nil, err
 		}
@@ -88,23 +88,13 @@ func ofKind(kind schema.GroupVersionKind) func(watch.Event) watch.Event {
 func (c *Custom) codec(kinds ...schema.GroupVersionKind) (runtime.NegotiatedSerializer, error) {
 	own := runtime.NewScheme()
 	for _, kind := range kinds {
-		example, err := c.empty(kind)
+		example, err := c.Scheme.New(kind)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cache of %s: %w", kind.Kind, err)
 		}
 		own.AddKnownTypeWithName(kind, example)
 	}
 	metav1.AddToGroupVersion(own, kinds[0].GroupVersion())
 	metav1.AddToGroupVersion(own, schema.GroupVersion{Version: "v1"}) // statuses
 	return serializer.NewCodecFactory(own).WithoutConversion(), nil
-}
-
-// empty returns an empty object of a kind, or an empty list.
-func (c *Custom) empty(kind schema.GroupVersionKind) (runtime.Object, error) {
-	for _, s := range c.Schemes {
-		if s.Recognizes(kind) {
-			return s.New(kind)
-		}
-	}
-	return nil, fmt.Errorf("cache of %s: no scheme has the kind", kind.Kind)
 }

@@ -33,13 +33,9 @@ func TestControllersHaveTheRightsToTheirCaches(t *testing.T) {
 	}
 }
 
-// What is watched is served by API servers of older releases, too: version 1 of all kinds, and 2 of autoscalers. Others are watched only
-// with feature gates that are off by default.
+// What is watched is served by API servers of older releases, too: version 1 of all kinds, and 2 of autoscalers.
 func TestCachesAreOfVersionsThatOlderServersHave(t *testing.T) {
-	open := slices.DeleteFunc(Registry(), func(c manager.Controller) bool {
-		return slices.ContainsFunc(c.Gates, func(gate string) bool { return !manager.Options{}.Enabled(gate) })
-	})
-	p, err := managertest.Projection(open...)
+	p, err := managertest.Projection(Registry()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,6 @@ type run struct {
 	proxy     *proxy.Proxy
 	recording *recording
 	tally     *tally
-	sharing   func(controller string) bool // which controllers its manager runs
 	judged    bool
 
 	unsettled []string       // what is wrong in the end, as the entries see it
@@ -63,7 +62,7 @@ const manager0 = "m0"
 // newRun starts a proxy, for a run that the tally counts, however it ends. The manager behind it starts with [run.start].
 func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 	t.Helper()
-	r := &run{process: process{T: t, Cluster: c, lives: lives{name: manager0}}, tally: y, ns: c.Namespace(t), sharing: suite.Sharing("")}
+	r := &run{process: process{T: t, Cluster: c, lives: lives{name: manager0}}, tally: y, ns: c.Namespace(t)}
 	r.recording = newRecording(t, c, r.ns)
 	var err error
 	r.proxy, err = proxy.Start(proxy.Options{
@@ -82,23 +81,11 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 	if err := r.proxy.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.SharingFlag(""), suite.GatesFlag, podgcThreshold,
+	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag(), podgcThreshold,
 		"--legacy-service-account-token-clean-up-period=" + suite.LegacyTokenPeriod}, flags...)
 	t.Cleanup(r.explain)
 	t.Cleanup(r.giveUp)
 	return r
-}
-
-// taken is held by the run whose manager has a controller that must be alone.
-var taken sync.Mutex
-
-// alone has the manager of the run, which has not started, also run a controller that no other one may run at the time.
-func (r *run) alone(controller string) {
-	r.Helper()
-	taken.Lock()
-	r.Cleanup(taken.Unlock) // when the manager, which starts later, has ended
-	r.flags[slices.Index(r.flags, suite.SharingFlag(""))] = suite.SharingFlag(controller)
-	r.sharing, r.recording.alone = suite.Sharing(controller), true
 }
 
 // podgcThreshold lets podgc leave few pods.
@@ -161,7 +148,7 @@ func (r *run) user() *suite.User {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &suite.User{TB: r.T, Client: client, Namespace: r.ns, Wait: r.wait, Backdate: r.Backdate}
+	return &suite.User{TB: r.T, Client: client, Namespace: r.ns, Wait: r.wait}
 }
 
 // watchful notes when the user of a run changes something.
@@ -219,7 +206,7 @@ func (r *run) end() *oracle.History {
 		h := r.recording.now(r.T)
 		done := len(oracle.Check(h, o, oracle.EndsAtAFixpoint(), oracle.DeploymentsComplete()))+len(r.differences(h)) == 0
 		if done || time.Now().After(deadline) {
-			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, r.sharing)
+			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, func(string) bool { return true })
 			done = len(r.unsettled) == 0
 		}
 		if done || time.Now().After(deadline) {

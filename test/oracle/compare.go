@@ -25,7 +25,7 @@ import (
 func Final(h *History) []Object {
 	// Which nodes attach what depends on the scheduler; what users do with volumes says nothing about controllers.
 	left := []string{Lease, ControllerRevision, Node, Namespace, PersistentVolume, VolumeAttachment, VolumeAttributesClass, StorageClass,
-		ServiceCIDR, IPAddress, StorageVersion, ResourceSlice, DeviceTaintRule}
+		ServiceCIDR, IPAddress}
 	last := map[string]*Revision{}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]

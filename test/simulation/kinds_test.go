@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
-	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // example is an object of a kind, and what may be changed of it.
@@ -36,23 +34,16 @@ func examples(t *testing.T, namespace string) (all []example) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := os.ReadFile(suite.RootCAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	der := signingRequest(t)
-	encode := base64.StdEncoding.EncodeToString
-	replaced := strings.NewReplacer("NAMESPACE", namespace, "AUTHORITY", strconv.Quote(string(authority)), "STUB_REQUEST", encode(der),
-		"SIGNING_REQUEST", encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))).Replace(string(text))
+	replaced := strings.NewReplacer("NAMESPACE", namespace, "SIGNING_REQUEST", signingRequest(t)).Replace(string(text))
 	if err := yaml.UnmarshalStrict([]byte(replaced), &all); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// signingRequest is one for a certificate.
-func signingRequest(t *testing.T) []byte {
-	key, err := rsa.GenerateKey(rand.Reader, 3072) // those of pods may not be shorter
+// signingRequest is one for a certificate, as a CertificateSigningRequest has it.
+func signingRequest(t *testing.T) string {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +51,7 @@ func signingRequest(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return der
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
 // TestEveryKindSameAsRealServer does the same with an object of each kind on both servers.

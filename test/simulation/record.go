@@ -128,8 +128,7 @@ var recorded = strings.Fields(
 		"endpointslices " +
 		"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
 		"persistentvolumes storageclasses volumeattachments volumeattributesclasses servicecidrs ipaddresses resourceclaims " +
-		"resourceclaimtemplates " +
-		"podcertificaterequests clustertrustbundles storageversions resourceslices devicetaintrules podgroups workloads")
+		"resourceclaimtemplates")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {

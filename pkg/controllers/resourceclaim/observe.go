@@ -43,8 +43,7 @@ const made = "made for: "
 
 // claimsUsed is the index of pods by the claims that their entries name, and by those that were made for them.
 func claimsUsed(p *corev1.Pod) []string {
-	return append(keysIn(p.Namespace, podutil.NamedDeviceClaims(p)),
-		keysIn(made+p.Namespace, podutil.MadeDeviceClaims(p))...)
+	return append(keysIn(p.Namespace, namedBy(p)), keysIn(made+p.Namespace, recordedBy(p))...)
 }
 
 // templatesUsed is the index of pods by templates.
@@ -75,9 +74,9 @@ func (k *caches) entriesOf(pod *corev1.Pod) (entries []entry) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	r, own := podutil.DeviceRecordsOf(pod), byEntry(k.claims.OwnedBy(pod.Namespace, pod.UID))
+	r, own := recordsOf(pod), byEntry(k.claims.OwnedBy(pod.Namespace, pod.UID))
 	for _, c := range pod.Spec.ResourceClaims {
-		name, ok := r.Wanted(c)
+		name, ok := r.wanted(c)
 		if !ok {
 			continue
 		}
@@ -166,9 +165,9 @@ func (k *caches) lacks(p *corev1.Pod) bool {
 	if len(p.Spec.ResourceClaims) == 0 {
 		return false
 	}
-	r := podutil.DeviceRecordsOf(p)
+	r := recordsOf(p)
 	return slices.ContainsFunc(p.Spec.ResourceClaims, func(e corev1.PodResourceClaim) bool {
-		name, ok := r.Wanted(e)
+		name, ok := r.wanted(e)
 		if !ok {
 			return false
 		}

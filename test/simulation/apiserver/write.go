@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -330,13 +329,10 @@ func (k *Kind) counts(old, o Object, subresource string) bool {
 
 // check is the validation that objects of all kinds go through, and that of the kind.
 func (st *store) check(o, old Object) field.ErrorList {
-	metadata, name := field.NewPath("metadata"), validation.NameIsDNSSubdomain
-	if st.anyName {
-		name = func(name string, _ bool) []string { return content.IsPathSegmentName(name) }
-	}
-	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, name, metadata)
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, validation.NameIsDNSSubdomain, path)
 	if old != nil {
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(o, old, metadata)...)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(o, old, path)...)
 	}
 	if st.validate != nil {
 		errs = append(errs, st.validate(o, old)...)
