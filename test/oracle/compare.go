@@ -81,7 +81,7 @@ func masked(all []Object, rename func(string) string) (lines []string) {
 			names[o.GetUID()] = "*" // which of several a claim gets is chance
 		}
 	}
-	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Pod, EndpointSlice} {
+	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Workload, PodGroup, Pod, EndpointSlice} {
 		for _, o := range all {
 			if kindOf(o) == kind {
 				names[o.GetUID()] = maskedName(o, names)
@@ -117,7 +117,8 @@ func maskedName(o Object, names map[types.UID]string) string {
 	ref, ok := controller(o)
 	owner := cmp.Or(names[ref.UID], ref.Name)
 	switch {
-	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet, ok && kindOf(o) == EndpointSlice:
+	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet, ok && kindOf(o) == EndpointSlice,
+		ok && ref.Kind == Job && o.GetGenerateName() == "": // the names of its Workload and PodGroup have hashes of its uid
 		return owner + "-*"
 	case o.GetGenerateName() != "":
 		return o.GetGenerateName() + "*"
@@ -139,6 +140,9 @@ func essence(o Object, names map[types.UID]string) any {
 	case *corev1.Pod:
 		o.Spec.NodeName = ""
 		maskTokens(&o.Spec)
+		if g := o.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+			*g.PodGroupName = "*"
+		}
 		return map[string]any{"meta": meta, "spec": o.Spec, "phase": o.Status.Phase, "reason": o.Status.Reason, "ready": ready(o),
 			"disrupted": disrupted(o)}
 	case *appsv1.ReplicaSet:
