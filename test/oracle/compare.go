@@ -139,10 +139,7 @@ func essence(o Object, names map[types.UID]string) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec.NodeName = ""
-		maskTokens(&o.Spec)
-		if g := o.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-			*g.PodGroupName = "*"
-		}
+		maskGenerated(&o.Spec)
 		return map[string]any{"meta": meta, "spec": o.Spec, "phase": o.Status.Phase, "reason": o.Status.Reason, "ready": ready(o),
 			"disrupted": disrupted(o)}
 	case *appsv1.ReplicaSet:
@@ -204,8 +201,11 @@ func essence(o Object, names map[types.UID]string) any {
 // tokenVolume begins the name of the volume that the API server's admission adds to each pod.
 const tokenVolume = "kube-api-access-"
 
-// maskTokens masks the generated names of volumes.
-func maskTokens(spec *corev1.PodSpec) {
+// maskGenerated masks the generated names of volumes, and that of the PodGroup.
+func maskGenerated(spec *corev1.PodSpec) {
+	if g := spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		*g.PodGroupName = "*"
+	}
 	mask := func(name *string) {
 		if strings.HasPrefix(*name, tokenVolume) {
 			*name = tokenVolume + "*"
