@@ -29,7 +29,6 @@ type Outages struct {
 	mu      sync.Mutex
 	ended   []oracle.Outage
 	unseen  []oracle.Outage // those of ended in which a watch did not show changes
-	late    []oracle.Outage // the time that a request was under way which was sent in one of unseen
 	blind   map[Watch]*open
 	refused map[Object]*open
 }
@@ -100,11 +99,8 @@ func (l *Outages) Took(resource string, since time.Time) {
 	sentIn := func(o oracle.Outage) bool {
 		return (o.Resource == "" || o.Resource == resource) && !since.Before(o.From) && !since.After(o.To)
 	}
-	switch took := time.Since(since); {
-	case took > slow:
+	if took := time.Since(since); took > slow || took > 0 && slices.ContainsFunc(l.unseen, sentIn) {
 		l.end(&open{from: since}, resource)
-	case took > 0 && slices.ContainsFunc(l.unseen, sentIn):
-		l.late = append(l.late, oracle.Outage{Interval: oracle.Interval{From: since, To: time.Now()}, Resource: resource})
 	}
 }
 
@@ -127,7 +123,7 @@ func (l *Outages) All() []oracle.Outage {
 	for object, o := range l.refused {
 		l.end(o, object.Resource)
 	}
-	all := slices.Concat(l.ended, l.late)
+	all := append([]oracle.Outage(nil), l.ended...)
 	l.ended = l.ended[:before]
 	return all
 }

@@ -22,9 +22,11 @@ func TestVolumeInAPodOfAnother(t *testing.T) {
 				p.Spec.Volumes = []corev1.Volume{{Name: "x",
 					VolumeSource: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1",
 						FSType: "evil"}}}}
-				b.pod("a", 0, "n0") // before p, which alone on n0 has a VolumeAttachment of its own volume
-				b.pod("b", 0, "n1")
+				b.pod("a", 0, "n0")
+				time.Sleep(time.Second) // p alone on n0, while no cache has the claim of a, has a VolumeAttachment of its own volume
 				b.put(p)
+				time.Sleep(time.Second)
+				b.pod("b", 0, "n1")
 				time.Sleep(10 * time.Second)
 				var list storagev1.VolumeAttachmentList
 				if err := b.List(b.Context(), attachmentKind, "", metav1.ListOptions{}, &list); err != nil {
