@@ -33,7 +33,7 @@ const (
 	// What one tenant may cost the manager in half a minute, beside what others have it do, and how much memory it may take then.
 	tenantCPU    = 15 * time.Second
 	tenantMemory = 250 << 20
-	tenantWrites = 1000
+	tenantWrites = 2000
 	// How long health checks and metrics may take to answer meanwhile, on a machine that is busy with the API server.
 	answersWithin = 5 * time.Second
 )
