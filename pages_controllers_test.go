@@ -78,8 +78,8 @@ func wrongControllers(_ *project, p page) (found []mistake) {
 
 func TestWrongControllers(t *testing.T) {
 	testCheck(t, wrongControllers, []pageCase{
-		{"all is so", page{text: "This build does not have `device-taint-eviction-controller`. `job` runs Jobs. The original does not have `job`s."}, nil},
-		{"it has the controller", page{text: "Still missing are `device-taint-eviction-controller`\nand `nodelifecycle`."},
+		{"all is so", page{text: "This build does not have `evictionrequest-controller`. `job` runs Jobs. The original does not have `job`s."}, nil},
+		{"it has the controller", page{text: "Still missing are `evictionrequest-controller`\nand `nodelifecycle`."},
 			[]string{"nodelifecycle is in this build"}},
 		{"it does the work", page{text: "This build does not bind volumes, so in a cluster\nnew nodes keep a taint."},
 			[]string{"nodelifecycle does this", "persistentvolume-binder does this"}},

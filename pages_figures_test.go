@@ -29,7 +29,7 @@ var (
 // onByDefault returns the aliases of the controllers that are on by default.
 func onByDefault() (names []string) {
 	for _, c := range controllers.Registry() {
-		if !c.OffByDefault {
+		if c.OnByDefault() {
 			names = append(names, c.Alias)
 			if c.Alias == "" {
 				names[len(names)-1] = c.Name

@@ -21,7 +21,6 @@ import (
 const (
 	operations     = "docs/operations.md"
 	missingSection = "## Controllers that this build does not have\n"
-	missingLink    = "#controllers-that-this-build-does-not-have"
 )
 
 // usersPages returns what people read who run the manager: pages, manifests with their comments, and the help.
@@ -103,17 +102,13 @@ func TestContractIDs(t *testing.T) {
 	}
 }
 
-// controllerNames returns the aliases by name of the original's controllers that this build has, and of those that are missing.
-func controllerNames(t *testing.T) (present, missing map[string]string) {
-	t.Helper()
-	present, missing = map[string]string{}, selection.Upstream()
+// missingControllers returns the aliases by name of the original's controllers that this build does not have.
+func missingControllers() map[string]string {
+	missing := selection.Upstream()
 	for _, c := range controllers.Registry() {
-		if alias, ok := missing[c.Name]; ok {
-			present[c.Name] = cmp.Or(alias, c.Name)
-			delete(missing, c.Name)
-		}
+		delete(missing, c.Name)
 	}
-	return present, missing
+	return missing
 }
 
 var quotedName = regexp.MustCompile("`([a-z0-9-]+)`")
@@ -127,7 +122,7 @@ func quotedNames(text string) (names []string) {
 
 // TestMissingControllersAreListed: the table has each controller of the original that is not in the registry, and no other.
 func TestMissingControllersAreListed(t *testing.T) {
-	_, missing := controllerNames(t)
+	missing := missingControllers()
 	_, section, _ := strings.Cut(read(t, operations), missingSection)
 	section, _, _ = strings.Cut(section, "\n## ")
 	var listed []string
@@ -147,83 +142,41 @@ func TestMissingControllersAreListed(t *testing.T) {
 	}
 }
 
-// warning is a quotation in Markdown that begins with the word.
-var warning = regexp.MustCompile(`(?m)^> \*\*Warning:\*\*.*\n(?:>.*\n)*`)
-
-// TestMissingControllersAreWarnedOf: who reads how to run the manager reads, before the first command, which controllers that a
-// cluster needs are missing, as long as there are some.
-func TestMissingControllersAreWarnedOf(t *testing.T) {
-	present, missing := controllerNames(t)
-	for path, heading := range map[string]string{
-		"README.md":        "\n## Run it against a cluster of your own\n",
-		"deploy/README.md": "",
-		operations:         "",
-	} {
-		_, section, found := strings.Cut(read(t, path), heading)
-		before, _, _ := strings.Cut(section, "```console")
-		text := warning.FindString(before)
-		if !found || strings.Contains(text, missingLink) != (len(missing) > 0) {
-			t.Errorf("%s: the warning of missing controllers before the first command is %q; %d are missing", path, text, len(missing))
-		}
-		named := quotedNames(text)
-		for name, alias := range present {
-			if slices.Contains(named, name) || slices.Contains(named, alias) {
-				t.Errorf("%s: the warning names %s, which is in this build", path, name)
-			}
-		}
-		for _, name := range []string{
-			"bootstrap-signer-controller", "certificatesigningrequest-signing-controller", "daemonset-controller",
-			"garbage-collector-controller", "namespace-controller", "node-lifecycle-controller", "serviceaccount-controller",
-		} {
-			if alias, ok := missing[name]; ok && !slices.Contains(named, alias) {
-				t.Errorf("%s: the warning does not name %s", path, alias)
-			}
-		}
+// TestAllControllersAreHere: the pages say that this build has all controllers of the original, and it has each that is not said to run in
+// no build.
+func TestAllControllersAreHere(t *testing.T) {
+	all := selection.New(controllers.Registry())
+	all.Items = slices.Sorted(maps.Keys(selection.Upstream()))
+	if lacking := all.Resolve(func(string) bool { return true }).Unavailable; len(lacking) > 0 {
+		t.Errorf("the build lacks %v", lacking)
 	}
-	for _, path := range []string{
-		"deploy/kustomize/overlays/minimal/kustomization.yaml", "deploy/kustomize/overlays/standalone/kustomization.yaml",
-		"deploy/static-pod/kube-controller-manager.yaml", "deploy/static-pod/patches/kube-controller-manager+strategic.yaml",
-	} {
-		const text = "\n# WARNING: There are controllers that this build does not have,"
-		if strings.Contains(read(t, path), text) != (len(missing) > 0) {
-			t.Errorf("%s: %d controllers are missing, but the comment says otherwise", path, len(missing))
+	said := regexp.MustCompile(`(?i)\ball (the )?controllers(]\([a-z./]+\))? of\s+kube-controller-manager 1\.37\b`)
+	for _, path := range []string{"README.md", operations, "docs/parity.md"} {
+		if !said.MatchString(read(t, path)) {
+			t.Errorf("%s does not say so", path)
 		}
 	}
 }
 
 var (
-	listOfPresent = regexp.MustCompile("(?i)\\bthe controllers\\s(`[a-z-]+`(?:,\\s| and )?)+")
-	switchedOff   = regexp.MustCompile(`(controllers=|value: ")\*[a-z,-]*`)
-	takenOver     = regexp.MustCompile(`--controllers=[a-z][a-z,-]*`)
-	ofK3s         = strings.NewReplacer(",-service,-route,-cloud-node-lifecycle", "") // what it switches off by itself
+	switchedOff = regexp.MustCompile(`(controllers=|value: ")\*[a-z,-]*`)
+	takenOver   = regexp.MustCompile(`--controllers=[a-z][a-z,-]*`)
+	ofK3s       = strings.NewReplacer(",-service,-route,-cloud-node-lifecycle", "") // what it switches off by itself
 )
 
-// TestPresentControllersAreListed: wherever a page lists the controllers of this build, the list is complete, and wherever the original
-// leaves some to this manager beside it, both have the same ones (CLI-82).
-func TestPresentControllersAreListed(t *testing.T) {
-	present, _ := controllerNames(t)
-	var want, beside []string
+// TestControllersMoveTogether: wherever the original leaves controllers to this manager beside it, both have the same ones (CLI-82).
+func TestControllersMoveTogether(t *testing.T) {
+	var beside []string
 	for _, c := range controllers.Registry() {
-		alias, known := present[c.Name]
-		if known {
-			want = append(want, alias)
-		}
 		if c.Beside {
-			beside = append(beside, alias)
+			beside = append(beside, cmp.Or(c.Alias, c.Name))
 		}
 	}
-	slices.Sort(want)
 	slices.Sort(beside)
 	pages := usersPages(t)
 	pages["docs/parity.md"] = read(t, "docs/parity.md")
-	lists, switches, taken := 0, 0, 0
+	switches, taken := 0, 0
 	for path, text := range pages {
-		for _, list := range listOfPresent.FindAllString(text, -1) {
-			lists++
-			if got := slices.Sorted(slices.Values(quotedNames(list))); !slices.Equal(got, want) {
-				t.Errorf("%s says that the controllers are %v, want %v", path, got, want)
-			}
-		}
 		for _, flag := range switchedOff.FindAllString(text, -1) {
 			var off []string
 			for item := range strings.SplitSeq(ofK3s.Replace(flag), ",") {
@@ -246,8 +199,8 @@ func TestPresentControllersAreListed(t *testing.T) {
 			}
 		}
 	}
-	if lists < 2 || switches < 6 || taken < 2 {
-		t.Errorf("only %d lists, %d values for the original and %d for this manager found", lists, switches, taken)
+	if switches < 6 || taken < 2 {
+		t.Errorf("only %d values for the original and %d for this manager found", switches, taken)
 	}
 }
 

@@ -21,6 +21,7 @@ func TestMemoriesAreOfOneObject(t *testing.T) {
 		"nodeipam memory":                "of all Nodes, by uid",
 		"podgc memory":                   "of all Nodes",
 		"pvcprotection memory":           "of a Namespace, by the uids of its claims",
+		"selinuxwarning memory":          "of pods with a volume, by their uids",
 	}
 	used := map[string]bool{}
 	subjects := map[string]int{}

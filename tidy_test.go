@@ -401,8 +401,11 @@ func TestFunctionsFitAScreen(t *testing.T) {
 	}
 }
 
-// withoutAlias are the controllers that have no alias (TE-1, REG-34, REG-51).
-var withoutAlias = []string{"service-cidr-controller", "taint-eviction-controller", "volumeattributesclass-protection-controller"}
+// withoutAlias are the controllers that have no alias (TE-1, REG-5, REG-9, REG-34, REG-43, REG-51).
+var withoutAlias = []string{"device-taint-eviction-controller", "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+	"podcertificaterequest-cleaner-controller", "podgroup-protection-controller", "resourcepoolstatusrequest-controller",
+	"selinux-warning-controller", "service-cidr-controller", "taint-eviction-controller",
+	"validatingadmissionpolicy-status-controller", "volumeattributesclass-protection-controller"}
 
 // TestRegistryAndFoldersAgree: each folder of a controller has a line in the registry, and a page in docs; and each line of
 // the registry has all that belongs to a controller.
@@ -542,6 +545,7 @@ func TestControllersAreToldTheTime(t *testing.T) {
 		return of == "time" && (name == "Now" || name == "Until") || of == "metav1" && name == "Now"
 	}, map[string]string{
 		"pkg/controllers/garbagecollector/runner.go":                 "when this process has tried to delete an object",
+		"pkg/controllers/validatingadmissionpolicystatus/term.go":    "when this process has seen that a definition has changed, or has read a type",
 		"pkg/controllers/garbagecollector/runner_brake.go":           "since when the brake holds",
 		"pkg/controllers/garbagecollector/term.go":                   "when this process has seen that an object is gone",
 		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",

@@ -60,7 +60,7 @@ func markControllers(page []byte, registry []manager.Controller, aliases, pages 
 		}
 		delete(left, name[1])
 		c, present := here[name[1]]
-		if err := checkRow(row, aliases[name[1]], present && c.OffByDefault); err != nil {
+		if err := checkRow(row, aliases[name[1]], present && !c.OnByDefault()); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name[1], err))
 			continue
 		}

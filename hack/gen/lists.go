@@ -9,14 +9,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// listed are the files that list the controllers of this build.
+// listed are the files that list the controllers that a manager beside the original takes over.
 var listed = []string{
 	"README.md", "deploy/README.md", "deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "docs/operations.md", "docs/parity.md",
 }
 
 var (
-	// names are the controllers in a sentence, such as "the controllers `endpoint`, `podgc` and `replicaset`". One name alone is no list.
-	names = regexp.MustCompile("(?i)(\\bthe controllers\\s)`[a-z-]+`(?:,\\s+`[a-z-]+`)+\\s+and\\s+`[a-z-]+`")
 	// switches are the value of --controllers with which the original leaves controllers to a manager beside it, and taken is the value
 	// that this manager has. What kubeadm and k3s set by themselves stays.
 	switches = regexp.MustCompile(
@@ -26,18 +24,13 @@ var (
 
 // listControllers brings the lists of a page up to date, in the order of the aliases.
 func listControllers(page []byte, registry []manager.Controller) []byte {
-	var all, beside []string
+	var beside []string
 	for _, c := range registry {
-		alias := cmp.Or(c.Alias, c.Name)
-		all = append(all, alias)
 		if c.Beside {
-			beside = append(beside, alias)
+			beside = append(beside, cmp.Or(c.Alias, c.Name))
 		}
 	}
-	slices.Sort(all)
 	slices.Sort(beside)
-	last := len(all) - 1
-	page = names.ReplaceAll(page, []byte("${1}`"+strings.Join(all[:last], "`, `")+"` and `"+all[last]+"`"))
 	page = switches.ReplaceAll(page, []byte("${1}-"+strings.Join(beside, ",-")))
 	return taken.ReplaceAll(page, []byte("${1}"+strings.Join(beside, ",")))
 }

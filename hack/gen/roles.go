@@ -37,20 +37,26 @@ var overlays = []struct{ name, lease string }{
 var needKeys = []string{"certificatesigningrequest-signing-controller", "serviceaccount-token-controller"}
 
 type roleSet struct {
-	name string
-	has  func(manager.Controller) bool
+	name    string
+	has     func(manager.Controller) bool
+	enabled func(gate string) bool
 }
 
 // roleSets are the folders with roles, and whose roles they have.
 var roleSets = []roleSet{
-	{"all", func(manager.Controller) bool { return true }},
-	{"default", func(c manager.Controller) bool { return !c.OffByDefault && !slices.Contains(needKeys, c.Name) }},
-	{"beside", func(c manager.Controller) bool { return c.Beside }},
+	{"all", func(manager.Controller) bool { return true }, func(string) bool { return true }},
+	{"default", func(c manager.Controller) bool { return c.OnByDefault() && !slices.Contains(needKeys, c.Name) },
+		manager.Options{}.Enabled},
+	{"beside", func(c manager.Controller) bool { return c.Beside }, manager.Options{}.Enabled},
 }
 
-// rightsOf returns the rights of some controllers of a registry.
-func rightsOf(registry []manager.Controller, has func(manager.Controller) bool) map[string]rbac.Rights {
-	return manager.Rights(slices.DeleteFunc(slices.Clone(registry), func(c manager.Controller) bool { return !has(c) }))
+// rightsOf returns the rights of the controllers of a registry that a set has.
+func rightsOf(registry []manager.Controller, set roleSet) map[string]rbac.Rights {
+	rights := manager.Rights(slices.DeleteFunc(slices.Clone(registry), func(c manager.Controller) bool { return !set.has(c) }))
+	for account, r := range rights {
+		rights[account] = r.With(set.enabled)
+	}
+	return rights
 }
 
 func files(registry []manager.Controller) []file {
@@ -58,7 +64,7 @@ func files(registry []manager.Controller) []file {
 	var all []file
 	for _, set := range roleSets {
 		all = append(all, file{"deploy/kustomize/roles/" + set.name + "/rbac.yaml", func([]byte) ([]byte, error) {
-			return render(roles(rightsOf(registry, set.has)))
+			return render(roles(rightsOf(registry, set)))
 		}})
 	}
 	all = append(all, []file{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,9 +62,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only GET", http.StatusMethodNotAllowed)
 		return
 	}
-	path, full := strings.CutPrefix(r.URL.Path, snapshotPath)
+	path, full := strings.CutPrefix(r.URL.EscapedPath(), snapshotPath)
 	path = strings.TrimPrefix(path, explainPath)
-	answer, err := h.explain(r.Context(), strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), full)
+	answer, err := h.explain(r.Context(), partsOf(path), full)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -72,6 +73,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	_ = encoder.Encode(answer) // whoever asked may have gone
+}
+
+// partsOf splits a path at the slashes that are not escaped: names of volumes have slashes.
+func partsOf(path string) []string {
+	parts := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	for i, part := range parts {
+		if whole, err := url.PathUnescape(part); err == nil {
+			parts[i] = whole
+		}
+	}
+	return parts
 }
 
 // explained is a controller in an answer.

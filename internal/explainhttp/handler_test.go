@@ -53,6 +53,10 @@ func TestExplainDetail(t *testing.T) {
 		!strings.Contains(string(a.Snapshot), `"Pods": 2`) {
 		t.Errorf("%+v", a)
 	}
+	pods.Put(plan.Key{Name: "fc/[a b]"}, explain.Record{Why: "a volume"})
+	if a, _ := answer("explain/job/fc%2F%5Ba%20b%5D"); a.Why != "a volume" {
+		t.Errorf("%+v", a)
+	}
 	if a, _ := answer("snapshot/job/silent"); a.Why != "enough" || !a.Time.Equal(at) || a.Detail == nil {
 		t.Errorf("%+v", a)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Custom are kinds that are not built in.
 type Custom struct {
-	Scheme *runtime.Scheme
+	Schemes []*runtime.Scheme
 	// Resource returns the resource of a kind, as discovery knows it.
 	Resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
 }
@@ -51,7 +51,7 @@ func (c *Custom) ListWatch(
 		if err != nil {
 			return nil, err
 		}
-		into, err := c.Scheme.New(listKind)
+		into, err := c.empty(listKind)
 		if err != nil {
 			return nil, err
 		}
@@ -88,13 +88,23 @@ func ofKind(kind schema.GroupVersionKind) func(watch.Event) watch.Event {
 func (c *Custom) codec(kinds ...schema.GroupVersionKind) (runtime.NegotiatedSerializer, error) {
 	own := runtime.NewScheme()
 	for _, kind := range kinds {
-		example, err := c.Scheme.New(kind)
+		example, err := c.empty(kind)
 		if err != nil {
-			return nil, fmt.Errorf("cache of %s: %w", kind.Kind, err)
+			return nil, err
 		}
 		own.AddKnownTypeWithName(kind, example)
 	}
 	metav1.AddToGroupVersion(own, kinds[0].GroupVersion())
 	metav1.AddToGroupVersion(own, schema.GroupVersion{Version: "v1"}) // statuses
 	return serializer.NewCodecFactory(own).WithoutConversion(), nil
+}
+
+// empty returns an empty object of a kind, or an empty list.
+func (c *Custom) empty(kind schema.GroupVersionKind) (runtime.Object, error) {
+	for _, s := range c.Schemes {
+		if s.Recognizes(kind) {
+			return s.New(kind)
+		}
+	}
+	return nil, fmt.Errorf("cache of %s: no scheme has the kind", kind.Kind)
 }

@@ -32,6 +32,40 @@ func FCName(s *corev1.FCVolumeSource) string {
 	return fmt.Sprintf("%s%v", FCPrefix, s.WWIDs)
 }
 
+// Identity is what nodes and drivers call a volume.
+type Identity struct {
+	Name   string // in the statuses of nodes (AD-8); empty if nodes attach no volumes of that kind
+	Driver string // the CSI driver; empty for iSCSI and FC
+	Handle string // by which the driver knows it
+}
+
+// OfSpec returns the identity of a volume. One of a plugin that a driver has taken over has none before it is
+// translated, see [TranslateToCSI].
+func OfSpec(spec *corev1.PersistentVolumeSpec) (id Identity) {
+	switch {
+	case spec.CSI != nil:
+		id.Driver, id.Handle = spec.CSI.Driver, spec.CSI.VolumeHandle
+		id.Name = CSIName(id.Driver, id.Handle)
+	case spec.ISCSI != nil:
+		id.Name = ISCSIName(spec.ISCSI.TargetPortal, spec.ISCSI.IQN, spec.ISCSI.Lun)
+	case spec.FC != nil:
+		id.Name = FCName(spec.FC)
+	}
+	return id
+}
+
+// InlineName is the name of a volume that stands in a pod, not in a claim; see [TranslateInlineToCSI] for one of a
+// plugin that a driver has taken over.
+func InlineName(s *corev1.VolumeSource) string {
+	switch {
+	case s.ISCSI != nil:
+		return ISCSIName(s.ISCSI.TargetPortal, s.ISCSI.IQN, s.ISCSI.Lun)
+	case s.FC != nil:
+		return FCName(s.FC)
+	}
+	return ""
+}
+
 // attachmentPrefix begins the names of VolumeAttachments that kubelets look for (AD-6).
 const attachmentPrefix = "csi-"
 
@@ -55,10 +89,24 @@ func IsAttachmentName(name string) bool {
 // AttachmentOf is the name of the VolumeAttachment of the volume of a CSI driver that the status of a node names. It is
 // empty for other volumes.
 func AttachmentOf(volume, node string) string {
-	of, ok := strings.CutPrefix(volume, CSIPrefix)
-	driver, handle, found := strings.Cut(of, "^")
-	if !ok || !found {
+	driver, handle, ok := csiParts(volume)
+	if !ok {
 		return ""
 	}
 	return AttachmentName(driver, handle, node)
+}
+
+// DriverOf is the CSI driver of a volume, by its name; empty for other volumes.
+func DriverOf(volume string) string {
+	driver, _, _ := csiParts(volume)
+	return driver
+}
+
+// csiParts takes apart what [CSIName] has put together.
+func csiParts(volume string) (driver, handle string, ok bool) {
+	of, ok := strings.CutPrefix(volume, CSIPrefix)
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(of, "^")
 }

@@ -35,8 +35,8 @@ type KindMapper interface {
 // It is a [meta.RESTMapper] as well, for libraries. That has no context: each call then ends within [RequestTimeout],
 // also when the term has ended before, so controllers call the methods with a context.
 type Mapper struct {
-	cache  discovery.CachedDiscoveryInterface
-	scheme *runtime.Scheme // the kinds of typed objects that are not built in; nil for none
+	cache   discovery.CachedDiscoveryInterface
+	schemes []*runtime.Scheme // of the kinds of typed objects that are not built in
 
 	mu      sync.Mutex
 	known   *discovered   // what the latest discovery has found; never nil, never changed
@@ -68,15 +68,15 @@ func NewMapper(config *rest.Config) (*Mapper, error) {
 	}, nil
 }
 
-// AddScheme lets the mapper know the kinds of typed objects of another scheme. It must be called before the mapper is
+// AddScheme lets the mapper know the kinds of typed objects of one more scheme. It must be called before the mapper is
 // used.
-func (m *Mapper) AddScheme(s *runtime.Scheme) { m.scheme = s }
+func (m *Mapper) AddScheme(s *runtime.Scheme) { m.schemes = append(m.schemes, s) }
 
 // MappingFor returns the mapping of an object's kind, see [KindOf] and [Mapper.Mapping].
 func (m *Mapper) MappingFor(ctx context.Context, o runtime.Object) (Mapping, error) {
 	kind, err := KindOf(o)
-	if err != nil && m.scheme != nil {
-		if kinds, _, found := m.scheme.ObjectKinds(o); found == nil {
+	for _, s := range m.schemes {
+		if kinds, _, found := s.ObjectKinds(o); err != nil && found == nil {
 			kind, err = kinds[0], nil
 		}
 	}

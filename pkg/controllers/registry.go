@@ -7,12 +7,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/attachdetach"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/bootstrapsigner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/clusterroleaggregation"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/clustertrustbundlepublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrapproving"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrcleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/csrsigning"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/daemonset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/devicetainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/disruption"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
@@ -27,24 +29,30 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodelifecycle"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumebinder"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumeexpander"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podcertificaterequestcleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgroupprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourceclaim"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcepoolstatusrequest"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/resourcequota"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/selinuxwarning"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/servicecidr"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversiongc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/storageversionmigrator"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/vacprotection"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/validatingadmissionpolicystatus"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -55,12 +63,14 @@ func Registry() []manager.Controller {
 		attachdetach.New(attachdetach.Options{}),
 		bootstrapsigner.New(bootstrapsigner.Options{}),
 		clusterroleaggregation.New(clusterroleaggregation.Options{}),
+		clustertrustbundlepublisher.New(clustertrustbundlepublisher.Options{}),
 		cronjob.New(cronjob.Options{}),
 		csrapproving.New(csrapproving.Options{}),
 		csrcleaner.New(csrcleaner.Options{}),
 		csrsigning.New(csrsigning.Options{}),
 		daemonset.New(daemonset.Options{}),
 		deployment.New(deployment.Options{}),
+		devicetainteviction.New(devicetainteviction.Options{}),
 		disruption.New(disruption.Options{}),
 		endpoint.New(endpoint.Options{}),
 		endpointslice.New(endpointslice.Options{}),
@@ -75,24 +85,30 @@ func Registry() []manager.Controller {
 		nodelifecycle.New(nodelifecycle.Options{}),
 		persistentvolumebinder.New(persistentvolumebinder.Options{}),
 		persistentvolumeexpander.New(persistentvolumeexpander.Options{}),
+		podcertificaterequestcleaner.New(podcertificaterequestcleaner.Options{}),
 		podgc.New(podgc.Options{}),
+		podgroupprotection.New(podgroupprotection.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
 		replicaset.New(replicaset.Options{}),
 		replicationcontroller.New(replicationcontroller.Options{}),
 		resourceclaim.New(resourceclaim.Options{}),
+		resourcepoolstatusrequest.New(resourcepoolstatusrequest.Options{}),
 		resourcequota.New(resourcequota.Options{}),
 		rootcacertpublisher.New(rootcacertpublisher.Options{}),
+		selinuxwarning.New(selinuxwarning.Options{}),
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		servicecidr.New(servicecidr.Options{}),
 		statefulset.New(statefulset.Options{}),
+		storageversiongc.New(storageversiongc.Options{}),
 		storageversionmigrator.New(storageversionmigrator.Options{}),
 		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),
 		ttl.New(ttl.Options{}),
 		ttlafterfinished.New(ttlafterfinished.Options{}),
 		vacprotection.New(vacprotection.Options{}),
+		validatingadmissionpolicystatus.New(validatingadmissionpolicystatus.Options{}),
 	}
 }
 

@@ -48,7 +48,7 @@ type Factory struct {
 type all struct {
 	client      *listwatch.Client // that decodes in part; nil if the client is another one
 	build       func(selector string) informers.SharedInformerFactory
-	custom      *listwatch.Custom             // the kinds that are not built in; nil for none
+	custom      listwatch.Custom              // the kinds that are not built in
 	compactPods atomic.Pointer[cache.Indexer] // what the cache of pods stores; nil if it stores them as they are
 	fallback    sync.Once                     // logs that there is no client
 	// by resource, of all selectors: metrics distinguish informers by nothing else
@@ -122,20 +122,25 @@ func (f *Factory) Limited(may func(schema.GroupResource) error) *Factory {
 	return &limited
 }
 
-// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function returns. They are read
-// in JSON, and kept whole. It must be called before a cache is asked for.
+// AddScheme lets the caches hold the kinds of one more scheme, whose resources the function returns, as that of any
+// other scheme that is added does. They are read in JSON, and kept whole. It must be called before a cache is asked
+// for.
 func (f *Factory) AddScheme(
 	s *runtime.Scheme, resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error),
 ) {
-	f.all.custom = &listwatch.Custom{Scheme: s, Resource: resource}
+	f.all.custom.Schemes = append(f.all.custom.Schemes, s)
+	f.all.custom.Resource = resource
 }
 
 // kindOf returns the kind of an object, and its resource.
 func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, resource schema.GroupVersionResource,
 	err error) {
 	kinds, _, err := scheme.Scheme.ObjectKinds(example)
-	if err != nil && f.all.custom != nil {
-		kinds, _, err = f.all.custom.Scheme.ObjectKinds(example)
+	for _, custom := range f.all.custom.Schemes {
+		if err == nil {
+			break
+		}
+		kinds, _, err = custom.ObjectKinds(example)
 	}
 	if err != nil {
 		return kind, resource, fmt.Errorf("cache: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
@@ -57,9 +58,8 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	var broken []error
 	for _, entry := range rootFirst(o.Controllers) {
 		if !m.on(entry) {
-			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name)
-			m.noteOff(entry, o.Off[entry.Name])
-			entry.Needs, entry.Uses = nil, nil
+			m.switchOff(ctx, entry)
+			entry.Needs, entry.Uses, entry.GatedUses = nil, nil, nil
 			if entry.Init = entry.Instead; entry.Init == nil {
 				continue
 			}
@@ -71,10 +71,34 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	return m, utilerrors.NewAggregate(broken) // all of them, so that one start shows what is to be repaired (REG-82)
 }
 
-// on reports whether a controller runs.
+// on reports whether a controller runs (REG-60).
 func (m *instance) on(entry Controller) bool {
 	_, off := m.Off[entry.Name]
-	return !off
+	return !off && m.closed(entry) == ""
+}
+
+// closed returns a feature gate that a controller needs and that is off; empty if there is none.
+func (m *instance) closed(entry Controller) string {
+	for _, gate := range entry.Gates {
+		if !m.Enabled(gate) {
+			return gate
+		}
+	}
+	return ""
+}
+
+// switchOff logs and notes why a controller does not run (REG-61).
+func (m *instance) switchOff(ctx context.Context, entry Controller) {
+	logger := klog.FromContext(ctx).WithValues("controller", entry.Name)
+	if reason, off := m.Off[entry.Name]; off {
+		logger.Info("Warning: controller is disabled")
+		m.noteOff(entry, reason)
+		return
+	}
+	reason := "the feature gate " + m.closed(entry) + " is off"
+	logger.Info("Controller is disabled by a feature gate", "requiredFeatureGates", entry.Gates)
+	logger.Info("Warning: skipping controller", "reason", reason)
+	m.noteOff(entry, reason)
 }
 
 // rootFirst returns the controllers in the order in which they are built (TOK-1).
@@ -105,8 +129,8 @@ func (m *instance) buildInformers() error {
 		}
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
-	if m.Scheme != nil {
-		m.informers.AddScheme(m.Scheme,
+	for _, s := range m.schemes() {
+		m.informers.AddScheme(s,
 			func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 				found, err := m.mapper.Mapping(ctx, kind)
 				return found.GroupVersionResource(), err
@@ -160,8 +184,8 @@ func (m *instance) buildShared() error {
 	if err != nil {
 		return err
 	}
-	if m.Scheme != nil {
-		mapper.AddScheme(m.Scheme)
+	for _, s := range m.schemes() {
+		mapper.AddScheme(s)
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
@@ -169,6 +193,19 @@ func (m *instance) buildShared() error {
 		Clock: reconcile.ClockOf(m.clock.Now),
 	}
 	return nil
+}
+
+// schemes are those with the kinds that are not built in.
+func (m *instance) schemes() (all []*runtime.Scheme) {
+	if m.Scheme != nil {
+		all = append(all, m.Scheme)
+	}
+	for _, c := range m.Controllers {
+		if c.Scheme != nil {
+			all = append(all, c.Scheme)
+		}
+	}
+	return all
 }
 
 // clientOptions let a worker know that a request of its has ended.
@@ -244,7 +281,7 @@ func (m *instance) contextOf(entry *named, own *client.Clients, access reconcile
 	}
 	return Context{
 		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.caches.Metadata,
-		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, entry.Uses),
+		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, m.uses(entry.Controller)),
 		Clients:   own, Root: m.root, Shared: m.shared, Access: access, Brake: entry.brake,
 		RegisterMetrics: m.registerMetrics,
 	}

@@ -2,8 +2,10 @@ package manager
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -55,6 +57,9 @@ type Controller struct {
 	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without
 	// flags, and of no account for programs that have no command line.
 	Flags Flags
+	// Gates are the feature gates of Kubernetes without which it does not run (REG-60), not even in the place of
+	// --controllers that names it (REG-65).
+	Gates []string
 	// Needs are the APIs without which it cannot work. While the API server does not serve one of them, the
 	// controller is off, with a line in the log and a reason where people ask, and holds up nothing: neither other
 	// controllers nor the health of the process. Discovery is asked again within a minute. A controller that is
@@ -64,9 +69,21 @@ type Controller struct {
 	// Uses are APIs that it works without, and uses when they are served: their caches are not waited for, and may be
 	// Missing.
 	Uses []schema.GroupVersionResource
+	// GatedUses are APIs that it uses likewise, but only while a feature gate of Kubernetes is on, by the name of the
+	// gate (REG-92).
+	GatedUses map[string][]schema.GroupVersionResource
+	// Scheme has kinds that are not built in, and that the controller caches and writes as typed objects. It may be
+	// nil.
+	Scheme *runtime.Scheme
 	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It
 	// may be nil: then no role is made for it, and it may cache anything.
 	Rights func() rbac.Rights
+}
+
+// OnByDefault reports whether the controller runs where nobody names it or its gates.
+func (c Controller) OnByDefault() bool {
+	closed := func(gate string) bool { return !Options{}.Enabled(gate) }
+	return !c.OffByDefault && !slices.ContainsFunc(c.Gates, closed)
 }
 
 // Flags are the options of one controller as flags of a command line.

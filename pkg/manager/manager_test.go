@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -368,6 +369,44 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
+// What runs by default follows from the entry and the defaults of its gates.
+func TestOnByDefault(t *testing.T) {
+	for _, c := range []struct {
+		entry Controller
+		want  bool
+	}{
+		{Controller{}, true},
+		{Controller{OffByDefault: true}, false},
+		{Controller{Gates: []string{"APIServerIdentity"}}, true},
+		{Controller{Gates: []string{"APIServerIdentity", "StorageVersionAPI"}}, false},
+	} {
+		if got := c.entry.OnByDefault(); got != c.want {
+			t.Errorf("%+v: %t", c.entry, got)
+		}
+	}
+}
+
+// Discovery is asked for what a controller uses behind a feature gate only while the gate is on.
+func TestREG92GatedUses(t *testing.T) {
+	client, _ := server(t, http.StatusOK)
+	always, gated := schema.GroupVersionResource{Version: "v1", Resource: "always"}, schema.GroupVersionResource{Version: "v1", Resource: "gated"}
+	for _, on := range []bool{false, true} {
+		o := options(Controller{Name: "toy", Account: "toy", Uses: []schema.GroupVersionResource{always},
+			GatedUses: map[string][]schema.GroupVersionResource{"CompositePodGroup": {gated}},
+			Init:      func(Context) (Runner, error) { return fakeWorker{}, nil }})
+		o.FeatureGates = map[string]bool{"CompositePodGroup": on}
+		built, err := New(client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := built.current.Load()
+		defer m.close()
+		if m.apis.Gate(always, "") == nil || (m.apis.Gate(gated, "") != nil) != on {
+			t.Errorf("with the gate %t, discovery is asked for other APIs", on)
+		}
+	}
+}
+
 // Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2,
 // REG-61).
 func TestOrderAndLogOfBuilding(t *testing.T) {
@@ -385,7 +424,9 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	off := entry("off", true, fakeWorker{})
 	unsigned := Controller{Name: "unsigned", Init: func(Context) (Runner, error) { return nil, Off{Why: "see --key", Log: "no key"} }}
-	o := options(entry("a", false, fakeWorker{}), entry("b", false, nil), entry("token", true, fakeWorker{}), off, unsigned)
+	gated := entry("gated", false, fakeWorker{})
+	gated.Gates, gated.Needs = []string{"APIServerIdentity", "StorageVersionAPI"}, []schema.GroupVersionResource{{Version: "v9"}}
+	o := options(entry("a", false, fakeWorker{}), entry("b", false, nil), entry("token", true, fakeWorker{}), off, unsigned, gated)
 	o.Off, o.Missing, o.Logger = map[string]string{"off": "not asked for"}, []string{"far"}, log
 	built, err := New(client, o)
 	if err != nil {
@@ -398,17 +439,30 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 	}
 	text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
 	for _, want := range []string{`Warning: controller is disabled controller="off"`, `no key controller="unsigned" reason="see --key"`,
-		`Warning: skipping controller controller="b" reason="no file"`} {
+		`Warning: skipping controller controller="b" reason="no file"`,
+		`Controller is disabled by a feature gate controller="gated" requiredFeatureGates=["APIServerIdentity","StorageVersionAPI"]`,
+		`Warning: skipping controller controller="gated" reason="the feature gate StorageVersionAPI is off"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not logged: %s\n%s", want, text)
 		}
 	}
 	want := []OffState{{Name: "off", Reason: "not asked for"}, {Name: "b", Reason: "no file"}, {Name: "unsigned", Reason: "see --key"},
-		{Name: "far", Reason: "this build does not have it"}}
+		{Name: "gated", Reason: "the feature gate StorageVersionAPI is off"}, {Name: "far", Reason: "this build does not have it"}}
 	if got := m.OffStates(); !slices.Equal(got, want) {
 		t.Errorf("REG-101: %+v", got)
 	}
 	if len(m.accounts) != 1 || m.accounts[0] != "a" {
 		t.Errorf("accounts are made for %v", m.accounts)
+	}
+	if m.apis.Gate(gated.Needs[0], "") != nil {
+		t.Error("discovery is asked for what a controller needs whose gate is off")
+	}
+	o.FeatureGates = map[string]bool{"StorageVersionAPI": true}
+	if built, err = New(client, o); err != nil {
+		t.Fatal(err)
+	}
+	defer built.current.Load().close()
+	if got := order[len(order)-1]; got != "gated" {
+		t.Errorf("REG-60: the gates are on, and the last controller that is built is %s", got)
 	}
 }

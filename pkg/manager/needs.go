@@ -2,7 +2,10 @@ package manager
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/apis"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
@@ -16,10 +19,21 @@ func (m *instance) followAPIs() (err error) {
 	for _, c := range m.Controllers {
 		if m.on(c) {
 			m.apis.Follow(c.Needs...)
-			m.apis.Follow(c.Uses...)
+			m.apis.Follow(m.uses(c)...)
 		}
 	}
 	return nil
+}
+
+// uses returns the APIs that a controller uses when they are served.
+func (m *instance) uses(c Controller) []schema.GroupVersionResource {
+	all := slices.Clone(c.Uses)
+	for gate, of := range c.GatedUses {
+		if m.Enabled(gate) {
+			all = append(all, of...)
+		}
+	}
+	return all
 }
 
 // unserved are the controllers that are off because the API server does not serve what they need (REG-68).

@@ -241,3 +241,12 @@ type Key = types.NamespacedName
 
 // KeyOf returns the key of an object.
 func KeyOf(o metav1.Object) Key { return Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+// Typed returns objects that are all of the type T as such. It panics over one of another type.
+func Typed[T Object](objects []Object) []T {
+	all := make([]T, len(objects))
+	for i, o := range objects {
+		all[i] = o.(T)
+	}
+	return all
+}

@@ -25,10 +25,13 @@ type Rule struct {
 
 	// Implied rights are never exercised by a request: an admission plugin asks whether we have them.
 	Implied bool
+	// Gate is the feature gate of Kubernetes without which the right is not used; empty for none.
+	Gate string
 }
 
-// Resource is a kind of objects as the API names it.
-type Resource struct{ Group, Name string }
+// Resource is a kind of objects as the API names it. Gate is the feature gate without which it is not read, if there
+// is one.
+type Resource struct{ Group, Name, Gate string }
 
 // Rights are what a controller asks of the API server.
 type Rights struct {
@@ -42,11 +45,30 @@ type Rights struct {
 
 // MayCache returns why a resource may not be cached with these rights; nil if it may.
 func (r Rights) MayCache(resource schema.GroupResource) error {
-	if slices.Contains(r.Caches, Resource{Group: resource.Group, Name: resource.Resource}) {
+	if slices.ContainsFunc(r.Caches, func(c Resource) bool {
+		return c.Group == resource.Group && c.Name == resource.Resource
+	}) {
 		return nil
 	}
 	return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights",
 		resource)
+}
+
+// With returns the rights that are used with feature gates as they are.
+func (r Rights) With(enabled func(gate string) bool) Rights {
+	off := func(rule Rule) bool { return rule.Gate != "" && !enabled(rule.Gate) }
+	used := Rights{
+		Caches: slices.DeleteFunc(slices.Clone(r.Caches),
+			func(c Resource) bool { return c.Gate != "" && !enabled(c.Gate) }),
+		Own: slices.DeleteFunc(slices.Clone(r.Own), off),
+	}
+	for namespace, rules := range r.In {
+		if used.In == nil {
+			used.In = map[string][]Rule{}
+		}
+		used.In[namespace] = slices.DeleteFunc(slices.Clone(rules), off)
+	}
+	return used
 }
 
 // Merge returns the rights of both. Several controllers may have one account, which then has the rights of all of them.
@@ -73,7 +95,7 @@ func mergeRules(a, b []Rule) (merged []Rule) {
 	for _, rule := range slices.Concat(a, b) {
 		known := slices.ContainsFunc(merged, func(m Rule) bool {
 			return m.Group == rule.Group && m.Resource == rule.Resource && m.Implied == rule.Implied &&
-				slices.Equal(m.Verbs, rule.Verbs) && slices.Equal(m.Names, rule.Names)
+				m.Gate == rule.Gate && slices.Equal(m.Verbs, rule.Verbs) && slices.Equal(m.Names, rule.Names)
 		})
 		if !known {
 			merged = append(merged, rule)

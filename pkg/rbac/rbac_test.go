@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestRightsOfOneAccountMerge(t *testing.T) {
@@ -40,6 +41,23 @@ func TestRightsOfOneAccountMerge(t *testing.T) {
 }
 
 // Controllers of the root identity add their rights to it, and are no accounts.
+// What is behind a feature gate is left out while the gate is off.
+func TestRightsWithGates(t *testing.T) {
+	rule := func(gate string) Rule { return Rule{Resource: "pods", Verbs: []string{"get"}, Gate: gate} }
+	all := Rights{
+		Caches: []Resource{{Name: "pods"}, {Name: "nodes", Gate: "On"}, {Name: "secrets", Gate: "Off"}},
+		Own:    []Rule{rule(""), rule("On"), rule("Off")},
+		In:     map[string][]Rule{Home: {rule("Off"), rule("On")}},
+	}
+	want := Rights{Caches: all.Caches[:2], Own: all.Own[:2], In: map[string][]Rule{Home: {rule("On")}}}
+	if diff := cmp.Diff(want, all.With(func(gate string) bool { return gate == "On" })); diff != "" {
+		t.Error(diff)
+	}
+	if err := all.MayCache(schema.GroupResource{Resource: "nodes"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRightsOfRootControllers(t *testing.T) {
 	secrets := Rule{Resource: "secrets", Verbs: []string{"update"}, For: "tokens"}
 	root := Manager(map[string]Rights{Root: {Own: []Rule{secrets}, Caches: []Resource{{Name: "secrets"}}}, "a": {}})

@@ -63,9 +63,13 @@ func scenarios() []scenario {
 		{"volumes", "500 claims that name their volumes, and 1000 whose volumes a driver makes, also among 10,000 Released volumes", false,
 			volumes},
 		{"devices", "1000 pods with a claim of a template each come and end", false, devices},
+		{"pools", "100 requests for the status of 1000 pools of devices", false, devicePools},
+		{"podgroups", "1000 PodGroups that a pod keeps are deleted, and then the pods", false, podGroups},
+		{"devicetaints", "1000 pods with a device each, all of which get a taint", false, deviceTaints},
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"ranges", "a ServiceCIDR with 5000 addresses is deleted, and then they are", false, serviceRanges},
+		{"policies", "500 admission policies are made, and then changed", false, policies},
 		{"quotas", "pods of a namespace of 10,000 with 5 quotas are deleted", false, quotas},
 	}
 }
@@ -126,7 +130,7 @@ func main() {
 // defaultControllers are those that ours has on by default. All contenders have these: one that has more is not to pay for it.
 func defaultControllers() (names []string) {
 	for _, c := range controllers.Registry() {
-		if !c.OffByDefault {
+		if c.OnByDefault() {
 			names = append(names, c.Name)
 		}
 	}

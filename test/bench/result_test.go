@@ -111,7 +111,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets " +
 			"statefulsets job reactions cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments " +
-			"volumes devices clusterroles autoscalers ranges quotas"},
+			"volumes devices pools podgroups devicetaints clusterroles autoscalers ranges policies quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
 		{options{only: "takeover", quick: true}, "takeover"},

@@ -60,7 +60,7 @@ func newCandidate(s *soak, name string) *candidate {
 		t.Fatal(err)
 	}
 	k.flags = []string{
-		"--kubeconfig=" + kubeconfig, suite.ControllersFlag(), podgcThreshold,
+		"--kubeconfig=" + kubeconfig, suite.SharingFlag(""), suite.GatesFlag, podgcThreshold,
 		"--leader-elect=true", "--leader-elect-resource-name=" + leaseName, "--leader-elect-resource-namespace=" + leaseNamespace,
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=1s",

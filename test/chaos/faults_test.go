@@ -268,10 +268,10 @@ func shortened(s script.Script, longest, slowest time.Duration) script.Script {
 	return s
 }
 
-// elect makes the manager hold a lease of its own.
+// elect makes the manager hold a lease of its own, which it loses while leases fail.
 func (r *run) elect() {
 	r.mayEnd = true
-	r.flags = append(r.flags, "--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
+	r.flags = append(r.flags, "--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s",
 		"--leader-elect-retry-period=500ms", "--leader-elect-resource-name="+r.ns, "--leader-elect-resource-namespace="+leaseNamespace)
 }
 

@@ -34,5 +34,6 @@ const parallel = "6"
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", parallel) // the flag exists
-	cluster.Main(m)
+	// The API server has no role for the storage version garbage collector without a feature gate (REG-64).
+	cluster.Main(m, func(t testing.TB, c *cluster.Cluster) { c.ApplyRoles(t, "all") })
 }

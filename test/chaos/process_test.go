@@ -67,6 +67,9 @@ func (p *process) endAll() {
 	p.reviving.Lock()
 	defer p.reviving.Unlock()
 	p.over = true
+	if p.hasEnded() { // with nobody left who waited for the next one
+		p.judgeEnd()
+	}
 	for _, f := range slices.Backward(p.last.all) {
 		f()
 	}
@@ -147,9 +150,7 @@ func (p *process) revive() bool {
 	if p.manager == nil || p.over {
 		return false // before the first is started, and after the last one was ended
 	}
-	select {
-	case <-p.manager.Ended():
-	default:
+	if !p.hasEnded() {
 		return true
 	}
 	p.mu.Lock()
@@ -158,11 +159,29 @@ func (p *process) revive() bool {
 	if told && wait > 0 {
 		return false
 	}
+	p.judgeEnd()
+	p.start()
+	return true
+}
+
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.manager.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// judgeEnd fails the test if the process has ended without being told to, and had no reason.
+func (p *process) judgeEnd() {
+	p.Helper()
+	p.mu.Lock()
+	told := p.alive == nil
+	p.mu.Unlock()
 	code, log := p.manager.Wait(p.T, time.Second), p.manager.Log()
 	lost := strings.Contains(log, "leaderelection lost") || strings.Contains(log, "wait for apiserver")
 	if !told && (!p.mayEnd || !lost) {
 		p.Errorf("manager %s ended by itself with exit code %d:\n%s", p.name, code, log)
 	}
-	p.start()
-	return true
 }

@@ -13,9 +13,9 @@ import (
 // promises are the oracles that each test promises to ask: it fails if one of them has had nothing to judge.
 var promises = map[string]string{
 	"TestCrashAtEveryWrite": "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S29 S30 S31 " +
-		"S32 S33 S34 S35 S36 S37 L1 L2 L3",
+		"S32 S33 S34 S35 S36 S37 S38 S39 S40 S41 S43 L1 L2 L3",
 	"TestFaults": "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S25 S26 S27 S29 S30 S31 " +
-		"S32 S33 S34 S35 S36 S37 L1 L2 L3 L4",
+		"S32 S33 S34 S35 S36 S37 S38 S39 S40 S41 S43 L1 L2 L3 L4",
 	"TestRandomFaults":      "S1 S3 S4 S5 S7 S9 S10 S14 S15 S18 S19 S30 S31 S32 S33 S34 S35 L1 L2 L3 L4",
 	"TestStaleAPIServer":    "S1 S2 S3 S4 S5 S10 S14 L1 L2 L3 L4",
 	"TestSoak":              "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 S15 S35 L1 L3 L5",

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +32,7 @@ type recording struct {
 	*record.Recorder
 	namespaces []string
 	began      time.Time
+	alone      bool // see run.alone
 
 	mu       sync.Mutex
 	requests []oracle.Request
@@ -137,7 +140,9 @@ func (r *recording) leaveOut(h *oracle.History) {
 			return !r.owns(o.Name) && !slices.Contains(r.namespaces, o.Labels[proxy.OfNamespace])
 		case *storagev1.VolumeAttachment: // whose nodes are named after the namespace
 			return !r.owns(o.Spec.NodeName)
-		case *storagev1.VolumeAttributesClass, *storagev1.StorageClass:
+		case *certificatesv1.ClusterTrustBundle: // one manager at a time has them
+			return !r.alone
+		case *storagev1.VolumeAttributesClass, *storagev1.StorageClass, *apiserverinternalv1alpha1.StorageVersion:
 			return !slices.Contains(r.namespaces, v.Object.GetLabels()[proxy.OfNamespace])
 		}
 		return false

@@ -41,6 +41,7 @@ type run struct {
 	proxy     *proxy.Proxy
 	recording *recording
 	tally     *tally
+	sharing   func(controller string) bool // which controllers its manager runs
 	judged    bool
 
 	unsettled []string       // what is wrong in the end, as the entries see it
@@ -62,7 +63,7 @@ const manager0 = "m0"
 // newRun starts a proxy, for a run that the tally counts, however it ends. The manager behind it starts with [run.start].
 func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 	t.Helper()
-	r := &run{process: process{T: t, Cluster: c, lives: lives{name: manager0}}, tally: y, ns: c.Namespace(t)}
+	r := &run{process: process{T: t, Cluster: c, lives: lives{name: manager0}}, tally: y, ns: c.Namespace(t), sharing: suite.Sharing("")}
 	r.recording = newRecording(t, c, r.ns)
 	var err error
 	r.proxy, err = proxy.Start(proxy.Options{
@@ -81,11 +82,23 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 	if err := r.proxy.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag(), podgcThreshold,
+	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.SharingFlag(""), suite.GatesFlag, podgcThreshold,
 		"--legacy-service-account-token-clean-up-period=" + suite.LegacyTokenPeriod}, flags...)
 	t.Cleanup(r.explain)
 	t.Cleanup(r.giveUp)
 	return r
+}
+
+// taken is held by the run whose manager has a controller that must be alone.
+var taken sync.Mutex
+
+// alone has the manager of the run, which has not started, also run a controller that no other one may run at the time.
+func (r *run) alone(controller string) {
+	r.Helper()
+	taken.Lock()
+	r.Cleanup(taken.Unlock) // when the manager, which starts later, has ended
+	r.flags[slices.Index(r.flags, suite.SharingFlag(""))] = suite.SharingFlag(controller)
+	r.sharing, r.recording.alone = suite.Sharing(controller), true
 }
 
 // podgcThreshold lets podgc leave few pods.
@@ -148,7 +161,7 @@ func (r *run) user() *suite.User {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &suite.User{TB: r.T, Client: client, Namespace: r.ns, Wait: r.wait}
+	return &suite.User{TB: r.T, Client: client, Namespace: r.ns, Wait: r.wait, Backdate: r.Backdate}
 }
 
 // watchful notes when the user of a run changes something.
@@ -206,7 +219,7 @@ func (r *run) end() *oracle.History {
 		h := r.recording.now(r.T)
 		done := len(oracle.Check(h, o, oracle.EndsAtAFixpoint(), oracle.DeploymentsComplete()))+len(r.differences(h)) == 0
 		if done || time.Now().After(deadline) {
-			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, func(string) bool { return true })
+			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, r.sharing)
 			done = len(r.unsettled) == 0
 		}
 		if done || time.Now().After(deadline) {

@@ -27,6 +27,7 @@ import (
 type scenario struct {
 	suite.Scenario
 	*baseline
+	alone string // the controller, if only one manager of a control plane may run it at a time
 }
 
 // baseline is what is known of the run without faults. It is made once, for the first test that asks.
@@ -40,11 +41,15 @@ type baseline struct {
 // scenarios are those of all entries of the suite, and one of the oracles.
 var scenarios = sync.OnceValue(func() (all []scenario) {
 	for _, e := range suite.Entries() {
+		alone := ""
+		if e.Alone != "" {
+			alone = e.Controller
+		}
 		for _, s := range e.Scenarios {
-			all = append(all, scenario{s, &baseline{}})
+			all = append(all, scenario{s, &baseline{}, alone})
 		}
 	}
-	return append(all, scenario{seasoned, &baseline{}})
+	return append(all, scenario{seasoned, &baseline{}, ""})
 })
 
 // seasoned is for S21, S24 and S25, which excuse what is so new that a manager may not know it: a DaemonSet is updated, pods are
@@ -130,7 +135,8 @@ func (p writePoint) is(verb, resource, subresource string) bool {
 func (p writePoint) certain() bool { return p.earlier == 0 || p.verb == "create" || p.verb == "delete" }
 
 // written are the writes of a history to objects of a namespace, without those that are noise, in the order in which they were sent.
-// Objects that belong to no namespace have names that begin with it, or are VolumeAttachments of such nodes.
+// Objects that belong to no namespace have names that begin with it, are VolumeAttachments of such nodes, or those of a controller that is
+// alone.
 func written(h *oracle.History, namespace string) (points []writePoint, objects map[string]map[string]bool) {
 	requests := slices.Clone(h.Requests)
 	slices.SortStableFunc(requests, func(a, b oracle.Request) int { return a.Received.Compare(b.Received) })
@@ -143,7 +149,7 @@ func written(h *oracle.History, namespace string) (points []writePoint, objects 
 	}
 	var before []oracle.Request
 	for _, q := range requests {
-		own := q.Namespace == namespace || strings.HasPrefix(q.Name, namespace) || attaches[q.Name]
+		own := q.Namespace == namespace || strings.HasPrefix(q.Name, namespace) || attaches[q.Name] || q.Resource == "clustertrustbundles"
 		if !own ||
 			!faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
 			continue
@@ -198,6 +204,9 @@ func (s scenario) mainResource() (resource string) {
 // run plays the scenario until the manager rests and no fault is left.
 func (s scenario) run(r *run) *oracle.History {
 	r.Helper()
+	if s.alone != "" {
+		r.alone(s.alone)
+	}
 	if s.Prepare != nil {
 		s.Prepare(r.user())
 	}

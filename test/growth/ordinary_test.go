@@ -5,9 +5,12 @@ package growth
 import (
 	"strconv"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +18,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -63,6 +68,17 @@ func oneDevice() resourcev1.ResourceClaimSpec {
 		Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}}}}
 }
 
+const gpuDriver = "gpu.example.com"
+
+// hasDevice is the status of a claim that somebody has who is no pod.
+func hasDevice() resourcev1.ResourceClaimStatus {
+	return resourcev1.ResourceClaimStatus{
+		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: gpuDriver, Pool: "web", Device: "gpu"}}}},
+		ReservedFor: []resourcev1.ResourceClaimConsumerReference{{APIGroup: "example.com", Resource: "consumers", Name: "a", UID: "a"}},
+	}
+}
+
 func jobSpec() batchv1.JobSpec {
 	spec := batchv1.JobSpec{Parallelism: ptr.To[int32](0), Completions: ptr.To[int32](1), BackoffLimit: ptr.To[int32](6),
 		Template: template(),
@@ -94,6 +110,8 @@ func workloads(name string) []apiserver.Object {
 				UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}},
 		&appsv1.ControllerRevision{ObjectMeta: about(name), Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{}`)}},
 		&batchv1.Job{ObjectMeta: about(name), Spec: jobSpec()},
+		&schedulingv1beta1.PodGroup{ObjectMeta: about(name), Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}}},
 		&batchv1.CronJob{ObjectMeta: about(name),
 			Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", ConcurrencyPolicy: batchv1.AllowConcurrent,
 				SuccessfulJobsHistoryLimit: ptr.To[int32](3), FailedJobsHistoryLimit: ptr.To[int32](1),
@@ -156,12 +174,21 @@ func storage(name string) []apiserver.Object {
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.example.com", NodeName: "node",
 				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}}},
 		&storagev1.VolumeAttributesClass{ObjectMeta: global(name), DriverName: "disk.example.com"},
-		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice()},
+		&resourcev1.ResourceClaim{ObjectMeta: about(name), Spec: oneDevice(), Status: hasDevice()},
+		&resourcev1.ResourceSlice{ObjectMeta: global(name), Spec: resourcev1.ResourceSliceSpec{Driver: gpuDriver, AllNodes: ptr.To(true),
+			Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu"}}}},
+		&resourcev1.DeviceTaintRule{ObjectMeta: global(name), Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To("other.example.com")},
+			Taint:          resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoSchedule}}},
+		&resourcev1alpha3.ResourcePoolStatusRequest{ObjectMeta: global(name),
+			Spec: resourcev1alpha3.ResourcePoolStatusRequestSpec{Driver: gpuDriver}},
 		&networkingv1.ServiceCIDR{ObjectMeta: global(name), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}},
 		&networkingv1.IPAddress{ObjectMeta: global("10.9.0." + strconv.Itoa(len(name))), Spec: networkingv1.IPAddressSpec{
 			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: namespace, Name: name}}},
 		&migrationv1.StorageVersionMigration{ObjectMeta: global(name), Spec: migrationv1.StorageVersionMigrationSpec{
 			Resource: metav1.GroupResource{Group: "example.com", Resource: "relics"}}},
+		&apiserverinternalv1alpha1.StorageVersion{ObjectMeta: global(name), Status: apiserverinternalv1alpha1.StorageVersionStatus{
+			StorageVersions: []apiserverinternalv1alpha1.ServerStorageVersion{{APIServerID: "apiserver", EncodingVersion: "v1"}}}},
 		&resourcev1.ResourceClaimTemplate{ObjectMeta: about(name), Spec: resourcev1.ResourceClaimTemplateSpec{Spec: oneDevice()}},
 	}
 }
@@ -174,7 +201,17 @@ func policies(name string) []apiserver.Object {
 	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 	request := csrtest.Kubelet()
 	request.ObjectMeta = global(name)
+	admission := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: global(name)}
+	admission.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionv1.RuleWithOperations{Rule: admissionv1.Rule{
+				APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}}}},
+		Variables:   []admissionv1.Variable{{Name: "replicas", Expression: "object.spec.replicas"}},
+		Validations: []admissionv1.Validation{{Expression: "variables.replicas < 5", MessageExpression: "'too many'"}},
+	}
 	return []apiserver.Object{
+		admission,
 		&policyv1.PodDisruptionBudget{ObjectMeta: about(name),
 			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}},
 		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: about(name),
@@ -198,6 +235,9 @@ func policies(name string) []apiserver.Object {
 		&rbacv1.ClusterRole{ObjectMeta: global(name), AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "other"}}}}},
 		request,
+		&certificatesv1.PodCertificateRequest{ObjectMeta: about(name), Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: "example.com/s", PodName: "web", NodeName: "node", StubPKCS10Request: []byte("x")}},
+		&certificatesv1.ClusterTrustBundle{ObjectMeta: global(name), Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: "x"}},
 		&corev1.Secret{ObjectMeta: bootstrap, Type: api.SecretTypeBootstrapToken, Data: map[string][]byte{
 			api.BootstrapTokenIDKey: []byte("abc" + name[:3]), api.BootstrapTokenSecretKey: []byte("0123456789abcdef"),
 			api.BootstrapTokenUsageSigningKey: []byte("true")}},

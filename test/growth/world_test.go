@@ -123,7 +123,7 @@ func ordinaryNode() *corev1.Node {
 
 // start runs the manager until the returned function is called.
 func (w *world) start(o manager.Options) (stop func()) {
-	o.RootCAFile, o.Logger = suite.RootCAFile(), logr.Discard()
+	o.RootCAFile, o.Logger, o.FeatureGates = suite.RootCAFile(), logr.Discard(), managertest.Gates(o.Controllers...)
 	m, err := manager.New(&rest.Config{Host: "http://memory", Transport: w.meter}, o)
 	if err != nil {
 		w.Fatal(err)

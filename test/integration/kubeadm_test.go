@@ -68,7 +68,7 @@ func enabled(all []manager.Controller, args []string) (names []string) {
 		if entry.Name == "node-ipam-controller" && !slices.Contains(args, "--allocate-node-cidrs=true") { // IPAM-1
 			continue
 		}
-		if !entry.OffByDefault || slices.Contains(items, entry.Name) || slices.Contains(items, entry.Alias) {
+		if entry.OnByDefault() || slices.Contains(items, entry.Name) || slices.Contains(items, entry.Alias) {
 			names = append(names, entry.Name)
 		}
 	}

@@ -48,10 +48,11 @@ func alone(t *testing.T) *bench {
 
 // user does what users and nodes do in the namespace.
 func (b *bench) user() *suite.User {
-	return &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Wait: func(what string, timeout time.Duration, check func() error) {
+	wait := func(what string, timeout time.Duration, check func() error) {
 		b.Helper()
 		cluster.Eventually(b.T, timeout, what, check)
-	}}
+	}
+	return &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Backdate: b.Backdate, Wait: wait}
 }
 
 type edit func(*appsv1.Deployment)

@@ -124,7 +124,7 @@ var scraped = []metric{
 	{"runtime", "controller_manager_brake_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_brake_released", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_writes_refused", "GAUGE", "controller", everyone, ""},
-	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=device-taint-eviction-controller", ""},
+	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=evictionrequest-controller", ""},
 	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_queue_wait_seconds", "GAUGE", "controller", everyone, ""},

@@ -44,7 +44,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	port := freePort(t)
 	began := time.Now()
 	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
-	m := c.Manager(t, autoscalerPeriod, "--node-startup-grace-period=5s", "--controllers=*,bootstrapsigner,tokencleaner,-podgc",
+	m := c.Manager(t, autoscalerPeriod, suite.GatesFlag, "--node-startup-grace-period=5s",
+		"--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller,-podgc",
 		"--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby",
 		"--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1",
@@ -97,11 +98,19 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 		"bootstrap tokens": (*bench).workOfBootstrapTokens,
 		"cluster roles":    (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
 		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander,
-		"attributes classes": (*bench).lifeOfAnAttributesClass,
-		"volumes":            (*bench).workOfVolumes,
-		"ServiceCIDRs":       (*bench).lifeOfAServiceCIDR,
-		"devices":            (*bench).workOfDeviceClaims,
-		"stored objects":     (*bench).workOfMigrations,
+		"attributes classes":   (*bench).lifeOfAnAttributesClass,
+		"volumes":              (*bench).workOfVolumes,
+		"ServiceCIDRs":         (*bench).lifeOfAServiceCIDR,
+		"gangs":                (*bench).livesOfGangs,
+		"PodGroups":            (*bench).livesOfPodGroups,
+		"device pools":         (*bench).answersAboutPools,
+		"devices":              (*bench).workOfDeviceClaims,
+		"device taints":        (*bench).workOfDeviceTaints,
+		"stored objects":       (*bench).workOfMigrations,
+		"old requests of pods": (*bench).oldPodCertificateRequests, "trust bundles": (*bench).disturbedTrustBundle,
+		"storage versions":   (*bench).endOfAPIServers,
+		"admission policies": (*bench).lifeOfAPolicy,
+		"SELinux labels":     (*bench).workOfSELinuxWarnings,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {

@@ -92,6 +92,13 @@ func (b *bench) waitDevices(pod *corev1.Pod, entries ...string) (claims []*resou
 // reserve does what the scheduler does: a claim gets the finalizer, a device, and reservations.
 func (b *bench) reserve(name string, pods ...*corev1.Pod) {
 	b.Helper()
+	b.reserveDevice(name, resourcev1.DeviceRequestAllocationResult{Request: "gpu", Driver: "gpu.example.com", Pool: "pool", Device: "gpu-0"},
+		pods...)
+}
+
+// reserveDevice does so with a device.
+func (b *bench) reserveDevice(name string, device resourcev1.DeviceRequestAllocationResult, pods ...*corev1.Pod) {
+	b.Helper()
 	b.wait(name+" is reserved", func() error {
 		c, err := b.getDeviceClaim(name)
 		if err != nil {
@@ -104,8 +111,7 @@ func (b *bench) reserve(name string, pods ...*corev1.Pod) {
 			}
 		}
 		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
-			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: "gpu.example.com", Pool: "pool",
-				Device: "gpu-0"}}}}
+			Results: []resourcev1.DeviceRequestAllocationResult{device}}}
 		for _, p := range pods {
 			c.Status.ReservedFor = append(c.Status.ReservedFor,
 				resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})

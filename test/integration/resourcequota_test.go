@@ -128,7 +128,9 @@ func TestUsageOfDevices(t *testing.T) {
 	class, extended := b.ns, b.ns+".example.com/gpu"
 	classes := b.Client.ResourceV1().DeviceClasses()
 	gpus := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class},
-		Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &extended}}
+		Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &extended, Selectors: []resourcev1.DeviceSelector{
+			// or the scheduler would give the pod devices that other tests publish
+			{CEL: &resourcev1.CELDeviceSelector{Expression: "false"}}}}}
 	if _, err := classes.Create(t.Context(), gpus, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (b *bench) lifeOfAServiceCIDR() {
 	b.Helper()
 	ranges, name := b.Client.NetworkingV1().ServiceCIDRs(), "range-"+b.ns
 	if _, err := ranges.Create(b.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"100.127.0.0/24"}}}, metav1.CreateOptions{}); err != nil {
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"100.127.0.8/30"}}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	is := func(what string, ready metav1.ConditionStatus) {
@@ -37,20 +37,26 @@ func (b *bench) lifeOfAServiceCIDR() {
 		})
 	}
 	is("ready", metav1.ConditionTrue)
-	b.wait("a Service has an address of the range", func() error {
-		_, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "ranged"},
-			Spec: corev1.ServiceSpec{ClusterIP: "100.127.0.9", Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	// All its addresses are taken, so that no Service of another test gets one and keeps the range.
+	services, addresses := b.Client.CoreV1().Services(b.ns), map[string]string{"one": "100.127.0.9", "other": "100.127.0.10"}
+	for service, ip := range addresses {
+		b.wait("a Service has an address of the range", func() error {
+			_, err := services.Create(b.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: service},
+				Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		})
+	}
 	if err := ranges.Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	is("kept by the address", metav1.ConditionFalse)
-	if err := b.Client.CoreV1().Services(b.ns).Delete(b.Context(), "ranged", metav1.DeleteOptions{}); err != nil {
-		b.Fatal(err)
+	for service := range addresses {
+		if err := services.Delete(b.Context(), service, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 	b.wait("the ServiceCIDR is gone", func() error {
 		_, err := ranges.Get(b.Context(), name, metav1.GetOptions{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // shared is what the tests have in common that share a manager.
@@ -34,7 +35,7 @@ func shareManager(t *testing.T, c *cluster.Cluster) *cluster.Manager {
 		customKinds(t, c)
 		shared.port = freePort(t)
 	}
-	return c.SharedManager(t, "--controllers=*,bootstrapsigner,tokencleaner", "--max-endpoints-per-slice=20",
+	return c.SharedManager(t, "--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller", suite.GatesFlag, "--max-endpoints-per-slice=20",
 		"--mirroring-max-endpoints-per-subset=3",
 		"--horizontal-pod-autoscaler-sync-period=500ms", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
 		"--horizontal-pod-autoscaler-cpu-initialization-period=1ms", "--horizontal-pod-autoscaler-initial-readiness-delay=1ms",

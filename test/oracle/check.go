@@ -150,7 +150,7 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S37, L1 and L3.
+// All are the oracles that Check can run, S1 to S40, S41, L1 and L3.
 func All() []Oracle {
 	return []Oracle{
 		NoPodBeyondReplicas(), NoDeletionOfNeededPods(), DeletionsHitTheirPod(), OneLiveController(),
@@ -161,7 +161,8 @@ func All() []Oracle {
 		ClaimsFollowRetention(), EvictionsRespectBudgets(), QuotasHold(), OneRangePerNode(), NoEvictionBeforeItsTime(),
 		NoUnknownBeforeTheGracePeriod(), StorageIsProtectedWhileUsed(), OneNodePerExclusiveVolume(), NoDetachWhileUsed(),
 		OneClaimPerVolume(), NoReleaseWhileTheClaimLives(), BindingsLast(), WhatCanBeBoundIsBound(), RangesStayWhileUsed(),
-		DevicesFollowPods(), EndsAtAFixpoint(), DeploymentsComplete(),
+		DevicesFollowPods(), PodCertificateRequestsStayForATime(), OnlyTheObsoleteGoes(),
+		NoEvictionFromGoodDevices(), PodGroupsStayWhileTheirPodsRun(), JobsGroupTheirPods(), EndsAtAFixpoint(), DeploymentsComplete(),
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 func Final(h *History) []Object {
 	// Which nodes attach what depends on the scheduler; what users do with volumes says nothing about controllers.
 	left := []string{Lease, ControllerRevision, Node, Namespace, PersistentVolume, VolumeAttachment, VolumeAttributesClass, StorageClass,
-		ServiceCIDR, IPAddress}
+		ServiceCIDR, IPAddress, StorageVersion, ResourceSlice, DeviceTaintRule}
 	last := map[string]*Revision{}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
@@ -81,7 +81,7 @@ func masked(all []Object, rename func(string) string) (lines []string) {
 			names[o.GetUID()] = "*" // which of several a claim gets is chance
 		}
 	}
-	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Pod, EndpointSlice} {
+	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Workload, PodGroup, Pod, EndpointSlice} {
 		for _, o := range all {
 			if kindOf(o) == kind {
 				names[o.GetUID()] = maskedName(o, names)
@@ -117,7 +117,8 @@ func maskedName(o Object, names map[types.UID]string) string {
 	ref, ok := controller(o)
 	owner := cmp.Or(names[ref.UID], ref.Name)
 	switch {
-	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet, ok && kindOf(o) == EndpointSlice:
+	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet, ok && kindOf(o) == EndpointSlice,
+		ok && ref.Kind == Job && o.GetGenerateName() == "": // the names of its Workload and PodGroup have hashes of its uid
 		return owner + "-*"
 	case o.GetGenerateName() != "":
 		return o.GetGenerateName() + "*"
@@ -138,7 +139,7 @@ func essence(o Object, names map[types.UID]string) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec.NodeName = ""
-		maskTokens(&o.Spec)
+		maskGenerated(&o.Spec)
 		return map[string]any{"meta": meta, "spec": o.Spec, "phase": o.Status.Phase, "reason": o.Status.Reason, "ready": ready(o),
 			"disrupted": disrupted(o)}
 	case *appsv1.ReplicaSet:
@@ -200,8 +201,11 @@ func essence(o Object, names map[types.UID]string) any {
 // tokenVolume begins the name of the volume that the API server's admission adds to each pod.
 const tokenVolume = "kube-api-access-"
 
-// maskTokens masks the generated names of volumes.
-func maskTokens(spec *corev1.PodSpec) {
+// maskGenerated masks the generated names of volumes, and that of the PodGroup.
+func maskGenerated(spec *corev1.PodSpec) {
+	if g := spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		*g.PodGroupName = "*"
+	}
 	mask := func(name *string) {
 		if strings.HasPrefix(*name, tokenVolume) {
 			*name = tokenVolume + "*"

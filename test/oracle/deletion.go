@@ -21,9 +21,10 @@ func (w *world) garbage(o Object) bool {
 }
 
 // others reports whether the deletion of a pod can be that of a controller that does not ask whether the pod is needed: the
-// garbage collector, the namespace controller, or taint eviction, which marks the pods that it deletes (S27 judges that).
+// garbage collector, the namespace controller, or taint eviction, of nodes or of devices, which marks the pods that it deletes (S27
+// and S40 judge that).
 func (w *world) others(p *pod) bool {
 	node := w.nodes[p.Spec.NodeName]
-	return w.garbage(p) || marked(p.Pod) ||
+	return w.garbage(p) || marked(p.Pod) || markedForDevice(p.Pod) ||
 		node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }

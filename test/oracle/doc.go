@@ -98,6 +98,11 @@
 //	S35  WhatCanBeBoundIsBound: at rest, what can be bound is bound
 //	S36  RangesStayWhileUsed: ServiceCIDRs stay while they alone hold an address of a Service
 //	S37  DevicesFollowPods: claims for devices are made once, go with their pods and not before, and are reserved for pods that may run
+//	S38  PodCertificateRequestsStayForATime: requests for the certificates of pods stay for a quarter of an hour
+//	S39  OnlyTheObsoleteGoes: trust bundles and entries of StorageVersions go only when others replace them, or their API server is gone
+//	S40  NoEvictionFromGoodDevices: no pod is marked or deleted for the taints of its devices before its time is over
+//	S41  PodGroupsStayWhileTheirPodsRun: a PodGroup stays while a pod of it may run
+//	S43  JobsGroupTheirPods: pods of a Job with a PodGroup are in it, and a gang is as large as the Job says
 //	L1   EndsAtAFixpoint: the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   DeploymentsComplete: each Deployment is complete, paused, or says why not   (Options.Settled)

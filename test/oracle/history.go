@@ -14,14 +14,17 @@ import (
 	"strings"
 	"time"
 
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,7 +66,14 @@ const (
 	ServiceCIDR           = "ServiceCIDR"
 	IPAddress             = "IPAddress"
 	ResourceClaim         = "ResourceClaim"
+	PodCertificateRequest = "PodCertificateRequest"
+	ClusterTrustBundle    = "ClusterTrustBundle"
+	StorageVersion        = "StorageVersion"
 	ResourceClaimTemplate = "ResourceClaimTemplate"
+	ResourceSlice         = "ResourceSlice"
+	DeviceTaintRule       = "DeviceTaintRule"
+	PodGroup              = "PodGroup"
+	Workload              = "Workload"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -74,7 +84,9 @@ var examples = []Object{
 	&coordinationv1.Lease{},
 	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 	&networkingv1.ServiceCIDR{}, &networkingv1.IPAddress{},
-	&resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
+	&resourcev1.ResourceClaim{}, &certificatesv1.PodCertificateRequest{}, &certificatesv1.ClusterTrustBundle{},
+	&apiserverinternalv1alpha1.StorageVersion{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceSlice{},
+	&resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -55,10 +55,10 @@ func TestAllHaveAnIDAndAClaim(t *testing.T) {
 	}
 	if want := strings.Fields(
 		"S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20 S21 S22 S23 S24 S25 S26 S27 S28 S29 S30 S31 S32 S33 S34 " +
-			"S35 S36 S37 L1 L3"); !slices.Equal(ids, want) {
+			"S35 S36 S37 S38 S39 S40 S41 S43 L1 L3"); !slices.Equal(ids, want) {
 		t.Errorf("the oracles are %v", ids)
 	}
-	if len(Safety()) != 37 {
+	if len(Safety()) != 42 {
 		t.Errorf("%d oracles of safety", len(Safety()))
 	}
 }

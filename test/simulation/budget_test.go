@@ -40,6 +40,10 @@ func spend(t *testing.T, piece suite.Budget) {
 	w := newWorld(script.Script{Seed: 1, Settings: map[string]string{"elect": "0", "garbage": "0", "pace": "5"}}, controllers.Registry)
 	for _, flag := range piece.Flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		if name == "feature-gates" { // all others are on
+			w.script.Settings["groups"] = "1"
+			continue
+		}
 		if err := managertest.SetFlags(w.registry, map[string]string{name: value}); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,9 +26,11 @@ const mostAnswer = 1 << 20
 
 // unnamed are keys that no object is named after, by controller.
 var unnamed = map[string][]string{
-	"pod-garbage-collector-controller":               {"orphaned"},
-	"legacy-serviceaccount-token-cleaner-controller": {"all"},
-	"node-ipam-controller":                           {"allocation"},
+	"pod-garbage-collector-controller":                               {"orphaned"},
+	"legacy-serviceaccount-token-cleaner-controller":                 {"all"},
+	"node-ipam-controller":                                           {"allocation"},
+	"selinux-warning-controller":                                     {url.PathEscape("kubernetes.io/fc/[" + playground + "-a]")},
+	"kube-apiserver-serving-clustertrustbundle-publisher-controller": {"kubernetes.io:kube-apiserver-serving"},
 }
 
 // recordsOnly are controllers that cannot say what they see: the graph of the garbage collector is one for all objects.

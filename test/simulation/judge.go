@@ -73,7 +73,7 @@ func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.C
 		broken = append(broken, v.String())
 	}
 	if settled {
-		wrong, looked := suite.Unsettled(source{w.server}, w.runs)
+		wrong, looked := suite.Unsettled(source{w.server, w.eventsLost.Load()}, w.runs)
 		for controller, n := range looked {
 			counts.Add(oracle.Counts{suite.SettledOracle + " " + controller: {Judged: n}})
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // example is an object of a kind, and what may be changed of it.
@@ -34,16 +36,23 @@ func examples(t *testing.T, namespace string) (all []example) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaced := strings.NewReplacer("NAMESPACE", namespace, "SIGNING_REQUEST", signingRequest(t)).Replace(string(text))
+	authority, err := os.ReadFile(suite.RootCAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	der := signingRequest(t)
+	encode := base64.StdEncoding.EncodeToString
+	replaced := strings.NewReplacer("NAMESPACE", namespace, "AUTHORITY", strconv.Quote(string(authority)), "STUB_REQUEST", encode(der),
+		"SIGNING_REQUEST", encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))).Replace(string(text))
 	if err := yaml.UnmarshalStrict([]byte(replaced), &all); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// signingRequest is one for a certificate, as a CertificateSigningRequest has it.
-func signingRequest(t *testing.T) string {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+// signingRequest is one for a certificate.
+func signingRequest(t *testing.T) []byte {
+	key, err := rsa.GenerateKey(rand.Reader, 3072) // those of pods may not be shorter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +60,7 @@ func signingRequest(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	return der
 }
 
 // TestEveryKindSameAsRealServer does the same with an object of each kind on both servers.

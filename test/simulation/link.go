@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -24,6 +25,7 @@ type link struct {
 	*faults.State
 	died   func() // called once, when the process dies of a fault
 	gaveUp func() // called when the process gives up waiting for an answer that a fault has lost
+	lost   func() // called when an event that the process records was not stored, or it cannot know
 
 	latency time.Duration // of a request, each way, at most, without faults
 	mu      sync.Mutex
@@ -48,7 +50,8 @@ const aftermath = 40 * time.Second
 
 // newLink returns a link without faults, on which a request takes up to latency each way.
 func newLink(seed uint64, latency time.Duration) *link {
-	return &link{State: faults.New(aftermath), latency: latency, random: rand.New(rand.NewPCG(seed, 1)), died: func() {}, gaveUp: func() {}}
+	return &link{State: faults.New(aftermath), latency: latency, random: rand.New(rand.NewPCG(seed, 1)), died: func() {}, gaveUp: func() {},
+		lost: func() {}}
 }
 
 func ofNetwork(r apiserver.Request) apirequest.Request {
@@ -56,8 +59,9 @@ func ofNetwork(r apiserver.Request) apirequest.Request {
 }
 
 // Send implements apiserver.Network.
-func (l *link) Send(ctx context.Context, network apiserver.Request) error {
+func (l *link) Send(ctx context.Context, network apiserver.Request) (err error) {
 	r := ofNetwork(network)
+	defer func() { l.noteLost(r, err) }()
 	lockorder.MayWait(r.Verb + " " + r.Resource)
 	defer l.Outages.Took(r.Resource, time.Now())
 	paused, err := l.pass(ctx)
@@ -94,8 +98,9 @@ func (l *link) sentWrites() []string {
 }
 
 // Receive implements apiserver.Network.
-func (l *link) Receive(ctx context.Context, network apiserver.Request, _ error) error {
+func (l *link) Receive(ctx context.Context, network apiserver.Request, answer error) (err error) {
 	r := ofNetwork(network)
+	defer func() { l.noteLost(r, cmp.Or(err, answer)) }()
 	defer l.Outages.Took(r.Resource, time.Now())
 	f := l.Hears(r)
 	if f != nil && f.Word != "crash" {
@@ -107,8 +112,15 @@ func (l *link) Receive(ctx context.Context, network apiserver.Request, _ error) 
 	if err := l.travel(ctx, r); err != nil {
 		return err
 	}
-	_, err := l.pass(ctx)
+	_, err = l.pass(ctx)
 	return err
+}
+
+// noteLost looks for events that were not stored.
+func (l *link) noteLost(r apirequest.Request, err error) {
+	if err != nil && r.Resource == "events" {
+		l.lost()
+	}
 }
 
 func (l *link) die() {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -68,8 +70,13 @@ func (w *world) to(link apiserver.Network) apiserver.Network {
 func (w *world) newUsers() *suite.User {
 	return &suite.User{
 		Client: w.client(suite.By), As: w.client, Namespace: metav1.NamespaceDefault, Alone: true,
-		Machines: newMachines(w.server, w.cluster, func(do func()) { do() }),
+		Machines: newMachines(w.server, w.cluster, func(do func()) { do() }), Backdate: w.backdate,
 	}
+}
+
+// backdate is what [suite.User] has.
+func (w *world) backdate(resource schema.GroupVersionResource, namespace, name string, ago time.Duration) error {
+	return w.server.Backdate(suite.By, resource.Resource, namespace, name, ago)
 }
 
 // machines are those of a world.
@@ -132,6 +139,11 @@ func (m *machines) Authorize(allowed func() bool) error {
 // gadgets is a custom resource whose objects scripts migrate.
 var gadgets = apiserver.Custom{
 	GroupVersionKind: schema.GroupVersionKind{Group: "migrated.example.com", Version: "v1", Kind: "Gadget"}, Resource: "gadgets",
+}
+
+// composites are CompositePodGroups, of which client-go has no type yet in the version that they are served in since 1.38.
+var composites = apiserver.Custom{
+	GroupVersionKind: schedulingv1beta1.SchemeGroupVersion.WithKind("CompositePodGroup"), Resource: "compositepodgroups", Status: true,
 }
 
 // mirrors is a resource of an aggregated API server.

@@ -43,7 +43,7 @@ func (p *process) start() {
 	name := p.identity()
 	link := newLink(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
-	link.died, link.gaveUp = cancel, w.record.gaveUp
+	link.died, link.gaveUp, link.lost = cancel, w.record.gaveUp, func() { w.eventsLost.Store(true) }
 	p.link, p.cancel, p.back = link, cancel, time.Second
 	if p.ended == nil {
 		p.ended = make(chan struct{})
@@ -93,7 +93,7 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 	set := p.world.script.Setting
 	o := manager.Options{
 		Component: "kube-controller-manager", Controllers: p.world.registry, Off: map[string]string{}, RootCAFile: suite.RootCAFile(),
-		FeatureGates: gates(), LeaderElect: set("elect", 1) == 1, Logger: klog.FromContext(ctx),
+		FeatureGates: gates(p.world.script), LeaderElect: set("elect", 1) == 1, Logger: klog.FromContext(ctx),
 	}
 	if set("standby", 0) == 1 {
 		o.LeaderElection.OnLoss = leaderelection.Standby
@@ -111,12 +111,13 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 	return m.Run(ctx)
 }
 
-// gates switches all on that a controller asks for.
-func gates() map[string]bool {
+// gates switches all on that a controller asks for; that of groups of pods only if the script says so, as it concerns every Job.
+func gates(s script.Script) map[string]bool {
 	all := map[string]bool{}
 	for gate := range features.All() {
 		all[string(gate)] = true
 	}
+	all["WorkloadWithJob"] = s.Setting("groups", 0) == 1
 	return all
 }
 

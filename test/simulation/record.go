@@ -128,7 +128,8 @@ var recorded = strings.Fields(
 		"endpointslices " +
 		"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
 		"persistentvolumes storageclasses volumeattachments volumeattributesclasses servicecidrs ipaddresses resourceclaims " +
-		"resourceclaimtemplates")
+		"resourceclaimtemplates " +
+		"podcertificaterequests clustertrustbundles storageversions resourceslices devicetaintrules podgroups workloads")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {

@@ -27,9 +27,10 @@ const neighbours = "beside"
 
 // aloneBecause says why a scenario cannot be played by two tenants at once.
 var aloneBecause = map[string]string{
-	"pods have ended":                     "the threshold counts the pods of all namespaces",
-	"a namespace with content is deleted": "the namespace goes in which the tenant works",
-	"gadgets are migrated":                "there is one custom resource",
+	"pods have ended":                                          "the threshold counts the pods of all namespaces",
+	"a namespace with content is deleted":                      "the namespace goes in which the tenant works",
+	"gadgets are migrated":                                     "there is one custom resource",
+	"the trust bundle is changed and deleted, and others come": "there is one trust bundle",
 }
 
 // toldByNone says why nothing tells of a refusal, by the beginning of the kind.

@@ -26,7 +26,7 @@ const pollInterval = 200 * time.Millisecond
 // ScenarioScript is the script with which PlayScenario plays without faults: the managers are those of the crash tests.
 func ScenarioScript(seed uint64) script.Script {
 	return script.Script{Seed: seed, Settings: map[string]string{
-		"elect": "0", "garbage": "0", "terminated": fmt.Sprint(suite.TerminatedThreshold),
+		"elect": "0", "garbage": "0", "terminated": fmt.Sprint(suite.TerminatedThreshold), "groups": "1",
 	}}
 }
 
@@ -114,7 +114,7 @@ func (w *world) neighbour(t testing.TB, namespace string) *suite.User {
 func (w *world) user(tb *player, namespace string) *suite.User {
 	return &suite.User{
 		TB: tb, Wait: tb.wait, Client: w.client(suite.By), As: w.client, Namespace: namespace,
-		Machines: newMachines(w.server, w.cluster, w.at),
+		Machines: newMachines(w.server, w.cluster, w.at), Backdate: w.backdate,
 	}
 }
 

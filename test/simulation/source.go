@@ -10,7 +10,10 @@ import (
 )
 
 // source shows what there is on a simulated API server, and how it came about.
-type source struct{ server *apiserver.Server }
+type source struct {
+	server *apiserver.Server
+	lost   bool // an event
+}
 
 // Objects implements suite.Source.
 func (s source) Objects(kind schema.GroupVersionKind) (objects []suite.Object) {
@@ -47,3 +50,6 @@ func (s source) Changes(resource string) []suite.Change {
 
 // Authority implements suite.Source.
 func (s source) Authority() string { return suite.RootCAFile() }
+
+// EventsLost implements suite.Source.
+func (s source) EventsLost() bool { return s.lost }

@@ -167,7 +167,7 @@ func underPolicy(t *testing.T, scenario suite.Scenario, p *policy) {
 	runs := func(controller string) bool {
 		return w.runs(controller) && controller != "clusterrole-aggregation-controller"
 	}
-	if wrong, _ := suite.Unsettled(source{w.server}, runs); undoes && len(wrong) > 0 {
+	if wrong, _ := suite.Unsettled(source{w.server, w.eventsLost.Load()}, runs); undoes && len(wrong) > 0 {
 		t.Errorf("when the webhook is gone:\n%s", strings.Join(wrong, "\n"))
 	}
 	w.finish()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type world struct {
 	way       func(apiserver.Network) apiserver.Network // to the server, beyond the links of processes and users; it may be nil
 
 	refusing *refusing // what the server refuses; nil for nothing
+
+	eventsLost atomic.Bool // an event of a process did not arrive
 
 	clientsMu sync.Mutex
 	clients   map[string]kubernetes.Interface // by who uses them
@@ -104,6 +107,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	}
 	server.Define(apiserver.Definitions)
 	server.Define(gadgets)
+	server.Define(composites)
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond

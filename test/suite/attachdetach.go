@@ -527,17 +527,18 @@ var attachDetachMutants = []Mutant{
 		Oracle: "S31",
 	},
 	{
+		// The first bookmarks, after a minute, show that the caches know all that was written before the manager led.
 		Name:  "nodes are not read live before their volumes go",
 		Edits: []Edit{{attachFolder + "observe_node.go", "s.Read, s.Live = true, live", "s.Read, s.Live = true, cmp.Or(s.Node, live)"}},
 		Script: withoutElection + `
 			at 1s   disk data
 			at 1s   disk other
 			at 2s   use other disk=other node=node-0
-			at 20s  attacher do=stop
-			at 20s  attacher do=hang
-			at 21s  fault m0 freeze nodes for=60s
-			at 22s  use a disk=data node=node-0
-			at 40s  use a do=force`,
+			at 80s  attacher do=stop
+			at 80s  attacher do=hang
+			at 81s  fault m0 freeze nodes for=60s
+			at 82s  use a disk=data node=node-0
+			at 100s use a do=force`,
 		Oracle: "S31",
 	},
 	{

@@ -275,7 +275,7 @@ var garbageCollectorMutants = []Mutant{
 	{
 		Name:   "an owner goes before the dependents that block it",
 		Edits:  []Edit{{collectorPlan, "if len(s.blocking) == 0 {", "if len(s.blocking) < 9 {"}},
-		Script: withoutActors + "\n\t\t\tseed 2\n\t\t\tat 10s  family a n=8\n\t\t\tat 20s  family a do=delete policy=Foreground",
+		Script: withoutActors + "\n\t\t\tseed 3\n\t\t\tat 10s  family a n=8\n\t\t\tat 20s  family a do=delete policy=Foreground",
 		Oracle: "S16",
 	},
 	{

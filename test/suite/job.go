@@ -22,10 +22,14 @@ func jobEntry() Entry {
 	return Entry{
 		Controller: "job-controller",
 		Operations: map[string]Operation{
-			"job": createJob, // NAME completions= parallelism= image= mode=indexed, per-index or late deadline=
-			// NAME do=suspend, resume, scale, resize, delete parallelism=, of scale, and of resize, which sets the completions, too;
-			// policy=
-			"editjob": disturbJob,
+			// NAME completions= parallelism= image= mode=indexed, per-index or late deadline= gang=NUMBER, of pods, or 0 for as many as
+			// run at a time; workload=NAME, of somebody else
+			"job": createJob,
+			// NAME do=suspend, resume, scale, resize, gang, delete parallelism=, of scale, of resize, which sets the completions,
+			// too, and of gang, the size of it; policy=
+			"editjob":  disturbJob,
+			"workload": planJobs,  // NAME size=, of gangs; do=resize, delete
+			"jobgroup": takeGroup, // NAME do=podgroup, workload: takes it from the Job
 		},
 		Choices: []workload.Choice{
 			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -44,16 +48,18 @@ func jobEntry() Entry {
 					g.Add(soon, "editjob sum-%s do=resume", app)
 				}
 			}},
+			{Weight: 1, Add: gangs},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 				g.Add(at, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))
 				g.Add(soon, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))
 			}},
 		},
+		Needs:     []string{"podgroup-protection-controller"}, // without which a Job in the foreground waits for its PodGroup for ever
 		Settled:   unsettledJobs,
-		Scenarios: jobScenarios,
+		Scenarios: append(jobScenarios, groupScenarios...),
 		Malformed: jobMalformed,
-		Mutants:   jobMutants,
-		Budgets:   jobBudgets,
+		Mutants:   append(jobMutants, groupMutants...),
+		Budgets:   append(jobBudgets, groupBudgets...),
 	}
 }
 
@@ -68,6 +74,12 @@ func createJob(u *User, l script.Line) error {
 	}
 	image, _ := l.Get("image")
 	j := newJob(l.Arg(0), image, completions, parallelism)
+	if size, ok := l.Int("gang"); ok {
+		j.Spec.Scheduling = schedulingOf(int32(size))
+	}
+	if name, ok := l.Get("workload"); ok {
+		j.Annotations = map[string]string{workloadAnnotation: name, templateAnnotation: workerTemplate}
+	}
 	if seconds, ok := l.Int("deadline"); ok {
 		j.Spec.ActiveDeadlineSeconds = ptr.To(int64(seconds))
 	}
@@ -98,13 +110,18 @@ func disturbJob(u *User, l script.Line) error {
 		"resume":  func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) },
 		"scale":   func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To(int32(n)) },
 		"resize":  func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To(int32(n)), ptr.To(int32(n)) },
+		"gang": func(j *batchv1.Job) {
+			if j.Spec.Scheduling != nil {
+				j.Spec.Scheduling = schedulingOf(int32(n))
+			}
+		},
 	}
 	do, _ := l.Get("do")
 	if do == "delete" {
 		return removeAsToldBy[*batchv1.Job](u, l.Arg(0), l)
 	}
 	if edits[do] == nil {
-		return fmt.Errorf("a Job can be suspended, resumed, scaled, resized and deleted, not %q", do)
+		return fmt.Errorf("a Job can be suspended, resumed, scaled, resized, of another gang, and deleted, not %q", do)
 	}
 	return edit(u, l.Arg(0), edits[do])
 }
@@ -150,6 +167,7 @@ func unsettledJobs(s *View) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("Job %s: %s", j.Name, problem))
 		}
 	}
+	wrong = append(wrong, unsettledGroups(s, jobs)...)
 	slices.Sort(wrong)
 	return wrong
 }
@@ -275,6 +293,9 @@ var jobMutants = []Mutant{
 }
 
 var jobMalformed = map[string]string{
+	"workloads/absurd": `{"apiVersion":"scheduling.k8s.io/v1beta1","kind":"Workload","metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job",
+		"name":"absurd","uid":"jobs/absurd","controller":true}],${META}},"spec":{"controllerRef":{"kind":"","name":""},"podGroupTemplates":[{"name":"",
+		"schedulingPolicy":{"basic":{},"gang":{"minCount":-1}}},{"name":"","schedulingPolicy":{}}]}}`,
 	"jobs/no-selector": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"template":{}}}`,
 	"jobs/absurd": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"parallelism":-3,"completions":-1,"backoffLimit":-7,"completionMode":"Indexed",
 		"backoffLimitPerIndex":-1,"maxFailedIndexes":-1,"activeDeadlineSeconds":-9223372036854775808,"selector":{"matchLabels":{"job":"absurd"}},
@@ -310,9 +331,13 @@ var jobBudgets = []Budget{{
 // createJob makes a Job whose pods run until somebody ends them.
 func (u *User) createJob(name string, completions, parallelism int32) {
 	u.Helper()
+	u.Create(endlessJob(name, completions, parallelism))
+}
+
+func endlessJob(name string, completions, parallelism int32) *batchv1.Job {
 	j := newJob(name, "sum:1", completions, parallelism)
 	j.Spec.Template.Annotations = map[string]string{cluster.NeverReady: "true"} // else they would end at once
-	u.Create(j)
+	return j
 }
 
 // waitJobPods waits until so many pods of the namespace run.

@@ -91,3 +91,4 @@ func (g given) Objects(kind schema.GroupVersionKind) []Object {
 func (given) Everything() []Stored    { return nil }
 func (given) Changes(string) []Change { return nil }
 func (given) Authority() string       { return "" }
+func (given) EventsLost() bool        { return true }

@@ -2,11 +2,13 @@ package suite
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +30,8 @@ type Object interface {
 
 // clusterWide are the kinds of which objects have no namespace. The scheme does not know.
 var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "VolumeAttachment", "VolumeAttributesClass", "StorageClass",
-	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration")
+	"ClusterRole", "CertificateSigningRequest", "ServiceCIDR", "IPAddress", "StorageVersionMigration",
+	"ClusterTrustBundle", "StorageVersion", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest", "ValidatingAdmissionPolicy")
 
 // kindOf returns the kind of an object.
 func kindOf(o runtime.Object) schema.GroupVersionKind {
@@ -66,8 +69,15 @@ func create(u *User, o Object) error {
 	if n, ok := o.(*corev1.Node); ok && takesPods(n) {
 		return fmt.Errorf("the node %s would take pods of other users, whose runs then depend on it: taint it, as newNode does", n.Name)
 	}
-	return u.request(http.MethodPost, kindOf(o), "").Body(o).Do(ctx()).Error()
+	kind := kindOf(o)
+	if visible.Has(kind.Kind) && !u.Alone && o.GetLabels()[ofNamespace] != u.Namespace {
+		return fmt.Errorf("%s %s is not marked, so no manager of test/chaos would see it", kind.Kind, o.GetName())
+	}
+	return u.request(http.MethodPost, kind, "").Body(o).Do(ctx()).Error()
 }
+
+// visible are the kinds of the whole cluster whose objects users mark.
+var visible = clusterWide.Difference(sets.New("Namespace", "Node", "ClusterTrustBundle", "VolumeAttachment"))
 
 // takesPods reports whether a scheduler may put any pod on a node.
 func takesPods(n *corev1.Node) bool {
@@ -164,6 +174,15 @@ func remove[T Object](u *User, name string, options ...metav1.DeleteOptions) err
 		r = r.Body(&options[i])
 	}
 	return r.Do(ctx()).Error()
+}
+
+// backdate has the API server believe that it has created an object of the user's namespace so long ago.
+func backdate[T Object](u *User, name string, ago time.Duration) error {
+	if u.Backdate == nil {
+		return errors.New("nobody can change when this API server has created something")
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kindOf(empty[T]()))
+	return u.Backdate(resource, u.Namespace, name, ago)
 }
 
 // propagation is the option for a deletion with a policy.

@@ -447,6 +447,7 @@ func needlessVolumeWrites(v *View) (wrong []string) {
 		after := e.Object.(*corev1.PersistentVolume)
 		before, ok := e.Before.(*corev1.PersistentVolume)
 		if ok && !e.Deleted && before.Status.Phase == corev1.VolumeReleased && before.Spec.ClaimRef != nil &&
+			before.Spec.ClaimRef.UID != "" && // else somebody has reserved it anew
 			(after.Spec.ClaimRef == nil || after.Status.Phase == corev1.VolumeAvailable) {
 			wrong = append(wrong, fmt.Sprintf("the manager has freed the volume %s, which was Released", after.Name))
 		}

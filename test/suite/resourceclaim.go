@@ -23,7 +23,8 @@ func resourceClaimEntry() Entry {
 		Needs:      []string{"garbage-collector-controller"},
 		Operations: map[string]Operation{
 			"devicetemplate": deviceTemplate, // NAME: a template of claims for devices; do=delete
-			"deviceclaim":    deviceClaim,    // NAME: a claim that pods may share; do=delete
+			// NAME tolerate=: a claim that pods may share, which tolerates taints for so many seconds; negative: for ever; do=delete
+			"deviceclaim": deviceClaim,
 			// NAME template= entries= claim= image= idle=true node=: a pod with so many claims of the template, and one that it shares;
 			// idle ones are never scheduled; with a node nobody schedules it, and it is there at once; do=delete
 			"devicepod":  devicePod,
@@ -184,7 +185,7 @@ func (u *User) reserveAll() {
 			})
 			if err == nil {
 				owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}}
-				err = edit(u, c.Name, func(c *resourcev1.ResourceClaim) { actors.Allocate(c, owner) }, "status")
+				err = edit(u, c.Name, func(c *resourcev1.ResourceClaim) { actors.Allocate(c, u.unique(actors.Pool), owner) }, "status")
 			}
 		}
 		return err
@@ -210,7 +211,14 @@ func deviceClaim(u *User, l script.Line) error {
 	if do, _ := l.Get("do"); do == "delete" {
 		return remove[*resourcev1.ResourceClaim](u, l.Arg(0))
 	}
-	return create(u, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: l.Arg(0)}, Spec: deviceRequests()})
+	return create(u, newDeviceClaim(l.Arg(0), tolerationsOf(l)...))
+}
+
+// newDeviceClaim is a claim that tolerates taints of its device.
+func newDeviceClaim(name string, tolerations ...resourcev1.DeviceToleration) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: deviceRequests()}
+	c.Spec.Devices.Requests[0].Exactly.Tolerations = tolerations
+	return c
 }
 
 func devicePod(u *User, l script.Line) error {

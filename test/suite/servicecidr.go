@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -87,13 +88,15 @@ func (u *User) newAddress(ip string) *networkingv1.IPAddress {
 	return a
 }
 
-// block returns the range of the ServiceCIDR of a number, and an address in it. Each user of a cluster has others.
+// block returns the range of the ServiceCIDR of a number, and an address in it. Each user of a cluster has others. They are IPv6, which the
+// API servers of the suites give no Service: an IPv4 address from a range that is ready may be given to any Service of the cluster.
 func (u *User) block(i int) (within, ip string) {
 	h := fnv.New32a()
 	h.Write([]byte(u.Namespace))
-	own := h.Sum32()
-	net := fmt.Sprintf("100.%d.%d.", 64+own>>8&63, own&255)
-	return fmt.Sprint(net, 8*i, "/29"), fmt.Sprint(net, 8*i+1)
+	bytes := [16]byte{0: 0xfd, 1: 0x64, 15: byte(8 * i)}
+	binary.BigEndian.PutUint32(bytes[8:], h.Sum32())
+	first := netip.AddrFrom16(bytes)
+	return netip.PrefixFrom(first, 125).String(), first.Next().String()
 }
 
 // usedRanges makes ServiceCIDRs that are ready, and an address in each.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
@@ -113,18 +114,23 @@ func defineGadgets(u *User, l script.Line) error {
 func (u *User) define(storage string) error {
 	versions := fmt.Sprintf(`"versions":[{"name":"v1","served":true,"storage":%t,%[3]s},{"name":"v2","served":true,"storage":%[2]t,%[3]s}]`,
 		storage != "v2", storage == "v2", `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`)
-	labels := "{}"
+	return u.defineKind("Gadget", gadgetGroup, versions)
+}
+
+// defineKind creates the definition of a custom resource with these versions, or changes it. Its objects belong to namespaces.
+func (u *User) defineKind(kind, group, versions string) error {
+	labels, singular := "{}", strings.ToLower(kind)
 	if !u.Alone {
 		labels = fmt.Sprintf(`{"of-namespace":%q}`, u.Namespace)
 	}
+	name := singular + "s." + group
 	err := u.raw(http.MethodPost, definitionPath, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
-		"metadata":{"name":%q,"labels":%s},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"gadgets","singular":"gadget",
-		"kind":"Gadget"},%s}}`, gadgets, labels, gadgetGroup, versions)).Do(ctx()).Error()
+		"metadata":{"name":%q,"labels":%s},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":%q,"singular":%q,"kind":%q},%s}}`,
+		name, labels, group, singular+"s", singular, kind, versions)).Do(ctx()).Error()
 	if err == nil || ignoreExists(err) != nil {
 		return err
 	}
-	return u.raw(http.MethodPatch, definitionPath+"/"+gadgets,
-		`{"metadata":{"labels":`+labels+`},"spec":{`+versions+`}}`).Do(ctx()).Error()
+	return u.raw(http.MethodPatch, definitionPath+"/"+name, `{"metadata":{"labels":`+labels+`},"spec":{`+versions+`}}`).Do(ctx()).Error()
 }
 
 // makeGadgets creates gadgets that are not there.

@@ -26,6 +26,9 @@ type Entry struct {
 	Choices []workload.Choice
 	// NoChoices says why there are none.
 	NoChoices string
+	// Alone says why only one manager of a control plane may run the controller at a time: its objects are of the whole cluster, and each
+	// manager would write those of all. Empty for all others.
+	Alone string
 	// Needs are the controllers without which its objects are not what they should be.
 	Needs []string
 	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it, on any control plane. It may be
@@ -56,6 +59,7 @@ func Entries() []Entry {
 		csrSigningEntry(),
 		daemonSetEntry(),
 		deploymentEntry(),
+		deviceTaintEvictionEntry(),
 		disruptionEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),
@@ -66,12 +70,16 @@ func Entries() []Entry {
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
 		claimProtectionEntry(),
+		podCertificateRequestCleanerEntry(),
+		podGroupProtectionEntry(),
+		poolStatusEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),
 		resourceClaimEntry(),
 		resourceQuotaEntry(),
 		rootCAPublisherEntry(),
+		trustBundlePublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
 		serviceCIDREntry(),
@@ -88,17 +96,38 @@ func Entries() []Entry {
 		classProtectionEntry(),
 		volumeBinderEntry(),
 		storageVersionMigratorEntry(),
+		storageVersionGCEntry(),
+		admissionPolicyEntry(),
+		selinuxWarningEntry(),
 	}
 }
 
 // ControllersFlag returns the flag that has a manager run the controllers of all entries, and no others that it may know.
-func ControllersFlag() string {
+func ControllersFlag() string { return controllersFlag(func(string) bool { return true }) }
+
+// Sharing reports whether one of several managers of a control plane runs a controller. Of those that must be alone it has the one that is
+// named, which may be empty.
+func Sharing(alone string) func(controller string) bool {
+	return func(controller string) bool {
+		return controller == alone || !slices.ContainsFunc(Entries(), func(e Entry) bool { return e.Controller == controller && e.Alone != "" })
+	}
+}
+
+// SharingFlag returns the flag of such a manager.
+func SharingFlag(alone string) string { return controllersFlag(Sharing(alone)) }
+
+func controllersFlag(runs func(controller string) bool) string {
 	var names []string
 	for _, e := range Entries() {
-		names = append(names, e.Controller)
+		if runs(e.Controller) {
+			names = append(names, e.Controller)
+		}
 	}
 	return "--controllers=" + strings.Join(names, ",")
 }
+
+// GatesFlag is the flag that opens the feature gates that are off by default and that controllers of entries need.
+const GatesFlag = "--feature-gates=DRAResourcePoolStatus=true,GenericWorkload=true,StorageVersionAPI=true,WorkloadWithJob=true"
 
 // Scenario is a piece of work for a manager that ends in the same state each time.
 type Scenario struct {

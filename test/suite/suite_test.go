@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/faults"
 )
 
@@ -40,6 +41,17 @@ func TestEveryControllerHasAnEntry(t *testing.T) {
 	}
 	for _, e := range entries {
 		t.Errorf("there is no controller %s", e.Controller)
+	}
+}
+
+// GatesFlag opens all feature gates that are closed by default and that controllers need.
+func TestGatesFlag(t *testing.T) {
+	for _, controller := range controllers.Registry() {
+		for _, gate := range controller.Gates {
+			if !(manager.Options{}).Enabled(gate) && !strings.Contains(GatesFlag, gate+"=true") {
+				t.Errorf("%s needs %s, which %s does not open", controller.Name, gate, GatesFlag)
+			}
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
@@ -37,6 +38,8 @@ type User struct {
 	Wait func(what string, timeout time.Duration, check func() error)
 	// As returns the client of somebody else, such as a kubelet. It may be nil: then all is done by one client.
 	As func(who string) kubernetes.Interface
+	// Backdate has the API server believe that it has created an object so long ago. It may be nil: then nobody can.
+	Backdate func(resource schema.GroupVersionResource, namespace, name string, ago time.Duration) error
 	// Machines may be nil: then nobody can tell the machines of the cluster what to do.
 	Machines Machines
 	// Alone says that nobody else works in the cluster: what has no namespace is called as scripts call it.
@@ -316,7 +319,10 @@ func (u *User) Follow(n int, work func()) (latencies []time.Duration) {
 	return latencies
 }
 
-// mark labels an object of the whole cluster with the namespace of the user, so that test/chaos can tell them apart.
+// ofNamespace is the label by which test/chaos tells them apart.
+const ofNamespace = "of-namespace"
+
+// mark labels an object of the whole cluster with the namespace of the user.
 func (u *User) mark(o metav1.Object) {
 	if u.Alone {
 		return
@@ -325,6 +331,6 @@ func (u *User) mark(o metav1.Object) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels["of-namespace"] = u.Namespace
+	labels[ofNamespace] = u.Namespace
 	o.SetLabels(labels)
 }

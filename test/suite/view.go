@@ -31,6 +31,8 @@ type Source interface {
 	Changes(resource string) []Change
 	// Authority is the file with the certificates of the authority.
 	Authority() string
+	// EventsLost reports whether an event of a manager may have been lost on its way.
+	EventsLost() bool
 }
 
 // Stored is an object with the resource that it belongs to.
@@ -141,6 +143,9 @@ type clientSource struct {
 // Authority implements Source.
 func (s *clientSource) Authority() string { return s.authority }
 
+// EventsLost implements Source.
+func (s *clientSource) EventsLost() bool { return true }
+
 // Changes implements Source.
 func (s *clientSource) Changes(string) []Change { return nil }
 
@@ -148,10 +153,13 @@ func (s *clientSource) Changes(string) []Change { return nil }
 func (s *clientSource) sees(o metav1.Object) bool {
 	u := s.user
 	place := o.GetNamespace()
-	switch a, attaches := o.(*storagev1.VolumeAttachment); {
-	case attaches: // whose name says nothing
+	switch a := o.(type) {
+	case *trustBundle: // which are everybody's
+		return true
+	case *storagev1.VolumeAttachment: // whose name says nothing
 		place = a.Spec.NodeName
-	case place == "":
+	}
+	if place == "" {
 		place = o.GetName()
 	}
 	return place == u.Namespace || u.Alone || strings.HasPrefix(place, u.unique("")) || strings.HasPrefix(place, "kube-")

@@ -22,7 +22,7 @@ func NewCache(w *World) *Cache {
 // Cached returns the objects of a type that the cache shows.
 func Cached[T plan.Object](c *Cache) []T {
 	k := reflect.TypeFor[T]()
-	return list[T](c.world.store(k).past[c.at[k]])
+	return plan.Typed[T](c.world.store(k).past[c.at[k]])
 }
 
 // CatchUp makes the cache show everything.

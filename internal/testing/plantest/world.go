@@ -63,7 +63,7 @@ func (w *World) Now() time.Time { return w.now }
 func (w *World) Sleep(d time.Duration) { w.now = w.now.Add(d) }
 
 // All returns the objects of a type by name, as they are now. They must not be altered.
-func All[T plan.Object](w *World) []T { return list[T](w.store(reflect.TypeFor[T]()).present()) }
+func All[T plan.Object](w *World) []T { return plan.Typed[T](w.store(reflect.TypeFor[T]()).present()) }
 
 // One returns the object of that type and name, as it is now; the zero T if there is none.
 func One[T plan.Object](w *World, name string) T {
@@ -242,7 +242,9 @@ func (w *World) replace(before, after plan.Object, status bool) {
 		w.put(after)
 		return
 	}
-	b.FieldByName("Status").Set(a.FieldByName("Status"))
+	if told := b.FieldByName("Status"); told.IsValid() { // a Workload has none
+		told.Set(a.FieldByName("Status"))
+	}
 	_, annotated := after.(*appsv1.Deployment)
 	if !equality.Semantic.DeepEqual(a.FieldByName("Spec").Interface(), b.FieldByName("Spec").Interface()) ||
 		annotated && !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
@@ -322,14 +324,6 @@ func must(err error) {
 
 func same(a, b plan.Object) bool {
 	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
-}
-
-func list[T plan.Object](objects []plan.Object) []T {
-	all := make([]T, len(objects))
-	for i, o := range objects {
-		all[i] = o.(T)
-	}
-	return all
 }
 
 func resource(o plan.Object) schema.GroupResource {

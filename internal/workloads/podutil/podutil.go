@@ -155,6 +155,26 @@ func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
+// Disrupt sets the condition by which Jobs know that a pod is not to blame for its end (PGC-15, TE-21). One that is
+// true already keeps its time.
+func Disrupt(p *corev1.Pod, now time.Time, reason, message string) {
+	disrupted := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
+	if at < 0 {
+		p.Status.Conditions = append(p.Status.Conditions, disrupted)
+		return
+	}
+	before := p.Status.Conditions[at]
+	disrupted.LastProbeTime = before.LastProbeTime
+	if before.Status == corev1.ConditionTrue {
+		disrupted.LastTransitionTime = before.LastTransitionTime
+	}
+	p.Status.Conditions[at] = disrupted
+}
+
 // Claims returns the names of the claims that the volumes of the pod name, also those of its ephemeral volumes.
 func Claims(p *corev1.Pod) (names []string) {
 	for i := range p.Spec.Volumes {

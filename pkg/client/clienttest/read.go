@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,8 +143,9 @@ func (s *Server) matching(m client.Mapping, namespace string, o metav1.ListOptio
 
 // selectable are the fields by which objects of a kind can be selected.
 func selectable(kind string) []string {
-	of := map[string]string{"Secret": "type", "Pod": "spec.nodeName"}
-	return []string{metav1.ObjectNameField, "metadata.namespace", of[kind]}
+	of := map[string][]string{"Secret": {"type"}, "Pod": {"spec.nodeName", "status.phase"},
+		"ResourceSlice": {resourcev1.ResourceSliceSelectorDriver}}
+	return append(of[kind], metav1.ObjectNameField, "metadata.namespace")
 }
 
 // fieldsOf are the values of these fields.
@@ -153,7 +155,9 @@ func fieldsOf(key plan.Key, o plan.Object) fields.Set {
 	case *corev1.Secret:
 		set["type"] = string(o.Type)
 	case *corev1.Pod:
-		set["spec.nodeName"] = o.Spec.NodeName
+		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
+	case *resourcev1.ResourceSlice:
+		set[resourcev1.ResourceSliceSelectorDriver] = o.Spec.Driver
 	}
 	return set
 }

@@ -42,30 +42,19 @@ func ofSpec(spec *corev1.PersistentVolumeSpec) (v volume) {
 		func(m corev1.PersistentVolumeAccessMode) bool {
 			return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
 		})
-	switch {
-	case spec.CSI != nil:
-		v.Driver, v.Handle = spec.CSI.Driver, spec.CSI.VolumeHandle
-		v.Name = volumes.CSIName(v.Driver, v.Handle)
-	case spec.ISCSI != nil:
-		v.Name = volumes.ISCSIName(spec.ISCSI.TargetPortal, spec.ISCSI.IQN, spec.ISCSI.Lun)
-	case spec.FC != nil:
-		v.Name = volumes.FCName(spec.FC)
-	}
+	id := volumes.OfSpec(spec)
+	v.Name, v.Driver, v.Handle = id.Name, id.Driver, id.Handle
 	return v
 }
 
 // ofPodVolume returns the volume that stands in a pod, not in a claim.
 func ofPodVolume(s *corev1.VolumeSource, namespace string) (v volume) {
-	switch {
-	case s.ISCSI != nil:
-		v.Name = volumes.ISCSIName(s.ISCSI.TargetPortal, s.ISCSI.IQN, s.ISCSI.Lun)
-	case s.FC != nil:
-		v.Name = volumes.FCName(s.FC)
-	default:
-		if pv := volumes.TranslateInlineToCSI(s, namespace); pv != nil {
-			v = ofTranslated(pv)
-			v.Inline = &pv.Spec
-		}
+	if v.Name = volumes.InlineName(s); v.Name != "" {
+		return v
+	}
+	if pv := volumes.TranslateInlineToCSI(s, namespace); pv != nil {
+		v = ofTranslated(pv)
+		v.Inline = &pv.Spec
 	}
 	return v
 }

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -24,13 +25,14 @@ var (
 func New(o Options) manager.Controller {
 	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
-		Name:    "job-controller",
-		Alias:   "job",
-		Account: "job-controller",
-		Beside:  true,
-		Flags:   &o,
-		Rights:  Rights,
-		Init:    o.init,
+		Name:      "job-controller",
+		Alias:     "job",
+		Account:   "job-controller",
+		Beside:    true,
+		Flags:     &o,
+		Rights:    Rights,
+		GatedUses: map[string][]schema.GroupVersionResource{gate: groupAPIs()},
+		Init:      o.init,
 	}
 }
 
@@ -40,6 +42,7 @@ func podFields() informers.PodFields {
 		"metadata.annotations[" + batchv1.JobCompletionIndexAnnotation + "]",
 		"metadata.annotations[" + batchv1.JobIndexFailureCountAnnotation + "]",
 		"metadata.annotations[" + batchv1.JobIndexIgnoredFailureCountAnnotation + "]",
+		"spec.schedulingGroup.podGroupName",
 		"spec.nodeName", "spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
 		"status.phase", "status.conditions",
 	}
@@ -73,6 +76,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	k := newCaches(jobs, pods)
+	if c.Enabled(gate) {
+		if k.groups, err1 = newGroupCaches(c.Informers); err1 != nil {
+			return nil, err1
+		}
+	}
 	owners := informers.Owners[*batchv1.Job]{
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
@@ -82,10 +90,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			Name:      "job",
 			Workers:   int(o.Workers),
 			Explained: []string{jobKind.Kind},
-			Watches: []reconcile.Watch{
-				jobs.Watch(own.itself, informers.WithResync),
-				pods.Watch(own.counting(owners.Enqueues)),
-			},
+			Watches: append(k.groupWatches(),
+				jobs.Watch(own.itself, informers.WithResync), pods.Watch(own.counting(owners.Enqueues))),
 			Observe:  k.observe,
 			Remember: reconcile.RememberOutcome(remember),
 			Owner:    func(s snapshot) plan.Object { return s.Job },

@@ -17,7 +17,7 @@ func TestNewPod(t *testing.T) { // JOB-25
 		j.Spec.Template.Finalizers = []string{"example.com/mine"}
 		j.Spec.Template.Annotations = map[string]string{"a": "b"}
 	})
-	p := newPod(j)
+	p := newPod(snapshotOf(j))
 	ref := metav1.GetControllerOf(p)
 	switch {
 	case p.GenerateName != "sum-" || p.Name != "" || p.Namespace != "shop":
@@ -38,7 +38,7 @@ func TestJOB65NewIndexedPod(t *testing.T) { // JOB-65
 		spec.InitContainers = []corev1.Container{{Name: "init"}}
 		spec.Containers = append(spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: indexVariable, Value: "mine"}}})
 	})
-	p := newIndexedPod(j, 7, nil)
+	p := newIndexedPod(snapshotOf(j), 7, nil)
 	if p.GenerateName != "sum-7-" || p.Spec.Hostname != "sum-7" {
 		t.Errorf("named %q, host %q", p.GenerateName, p.Spec.Hostname)
 	}
@@ -60,7 +60,7 @@ func TestJOB65NewIndexedPod(t *testing.T) { // JOB-65
 		t.Error("the template has changed")
 	}
 	j.Name = strings.Repeat("x", 63)
-	if got := newIndexedPod(j, 12345, nil).GenerateName; len(got) != longestPrefix || !strings.HasSuffix(got, "x-12345-") {
+	if got := newIndexedPod(snapshotOf(j), 12345, nil).GenerateName; len(got) != longestPrefix || !strings.HasSuffix(got, "x-12345-") {
 		t.Errorf("a long name: %q", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestFailuresAreHandedOn(t *testing.T) { // JOB-67
 		{"after one that is ignored", pod("a", failed, failedBefore("1"), disrupted), "1", "1"},
 		{"nonsense counts as none", pod("a", failed, failedBefore("-3")), "1", ""},
 	} {
-		p := newIndexedPod(j, 0, c.failed)
+		p := newIndexedPod(snapshotOf(j), 0, c.failed)
 		count, skipped := p.Annotations[batchv1.JobIndexFailureCountAnnotation],
 			p.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation]
 		if count != c.count || skipped != c.ignored {

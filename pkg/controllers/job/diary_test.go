@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
@@ -27,6 +28,7 @@ func TestDiaries(t *testing.T) {
 		"replacement-late": tellReplacementLate,
 		"elastic":          tellElastic,
 		"being-deleted":    tellBeingDeleted,
+		"gang":             tellGang,
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &diary{}
@@ -185,4 +187,18 @@ func tellBeingDeleted(d *diary) { // JOB-18
 	d.run()
 	d.tell("a pod succeeds", d.succeed)
 	d.tell("a user deletes the Job, which waits for its pods", d.user(func(j *batchv1.Job) { j.DeletionTimestamp = ptr.To(ago(0)) }))
+}
+
+func tellGang(d *diary) { // JOB-111
+	d.begin(sum(4, notStarted, parallel(2), gang()))
+	d.groups = true
+	d.tell("the Job is created")
+	d.tell("the pods run", d.run)
+	d.tell("a user lets the gang grow to 3", d.user(parallel(3)))
+	d.run()
+	d.tell("somebody deletes the PodGroup", func() { d.Remove(plantest.One[*schedulingv1beta1.PodGroup](d.World, sumGroup)) })
+	d.tell("a pod succeeds", d.succeed)
+	d.tell("a user suspends the Job", d.user(suspend))
+	d.tell("the pods are gone", d.killed)
+	d.tell("a user resumes the Job", d.user(func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) }))
 }

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -201,7 +202,7 @@ func lines(steps []plan.Step) (out []string) {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case plan.Create:
-			out = append(out, fmt.Sprint("create ", max(1, s.Count)))
+			out = append(out, createLine(s))
 		case plan.CreateAll:
 			for _, o := range s.Objects {
 				out = append(out, "create index "+o.GetAnnotations()[batchv1.JobCompletionIndexAnnotation])
@@ -223,7 +224,35 @@ func lines(steps []plan.Step) (out []string) {
 	return out
 }
 
+func createLine(s plan.Create) string {
+	switch o := s.Object.(type) {
+	case *schedulingv1beta1.Workload:
+		return "create Workload" + ofSize(o.Spec.PodGroupTemplates[0].SchedulingPolicy)
+	case *schedulingv1beta1.PodGroup:
+		return "create PodGroup" + ofSize(o.Spec.SchedulingPolicy)
+	case *corev1.Pod:
+		if o.Spec.SchedulingGroup != nil {
+			return fmt.Sprintf("create %d in %s", s.Count, *o.Spec.SchedulingGroup.PodGroupName)
+		}
+	}
+	return fmt.Sprint("create ", s.Count)
+}
+
+// ofSize says how large a gang is.
+func ofSize(p schedulingv1beta1.PodGroupSchedulingPolicy) string {
+	if p.Gang == nil {
+		return ""
+	}
+	return fmt.Sprint(" of ", p.Gang.MinCount)
+}
+
 func changeLine(s plan.Change) string {
+	switch o := s.New.(type) {
+	case *schedulingv1beta1.Workload:
+		return "resize Workload" + ofSize(o.Spec.PodGroupTemplates[0].SchedulingPolicy)
+	case *schedulingv1beta1.PodGroup:
+		return "resize PodGroup" + ofSize(o.Spec.SchedulingPolicy)
+	}
 	switch j, ok := s.New.(*batchv1.Job); {
 	case ok:
 		return "status " + statusLine(s.Old.(*batchv1.Job).Status, j.Status)

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -45,7 +46,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			}
 			pods = append(pods, p)
 		}
-		s := snapshotOf(j, pods...)
+		s := newView(now, snapshot{Job: j, Pods: pods, Scheduling: anyScheduling(t, fill)})
 		p := planPods(now, s)
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
@@ -58,4 +59,18 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			planOrphan(now, orphanSnapshot{Pod: pod, Job: j})
 		}
 	})
+}
+
+// anyScheduling draws any Workload and PodGroup at all.
+func anyScheduling(t *rapid.T, fill func(any)) *scheduling {
+	s := &scheduling{}
+	if rapid.Bool().Draw(t, "a Workload") {
+		s.Workload = &schedulingv1beta1.Workload{}
+		fill(s.Workload)
+	}
+	if rapid.Bool().Draw(t, "a PodGroup") {
+		s.PodGroup = &schedulingv1beta1.PodGroup{}
+		fill(s.PodGroup)
+	}
+	return s
 }

@@ -172,7 +172,7 @@ func (c *collectors) countCreations(s view, did plan.Outcome) {
 		}
 	}
 	for _, r := range did.Results {
-		if r.Verb != plan.Created {
+		if r.Verb != plan.Created || !isPod(r) {
 			continue
 		}
 		status := "succeeded"
@@ -194,7 +194,7 @@ func modeOf(j *batchv1.Job) string {
 // actionOf is what a reconcile did, as metrics name it.
 func actionOf(s view, did plan.Outcome) string {
 	wrote := func(v plan.Verb) bool {
-		return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == v })
+		return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == v && isPod(r) })
 	}
 	switch {
 	case wrote(plan.Created):

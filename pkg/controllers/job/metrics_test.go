@@ -28,7 +28,7 @@ func TestMEND8Metrics(t *testing.T) { // JOB-100..107
 		did.Results = append(did.Results, plan.Result{Verb: plan.Changed, Object: o})
 	}
 	c.applied(t.Context(), s.snapshot, s.decision, plan.Outcome{Results: []plan.Result{
-		{Verb: plan.Created, Object: newPod(s.Job)}, {Verb: plan.Created, Object: newPod(s.Job), Err: plan.ErrStale},
+		{Verb: plan.Created, Object: newPod(s)}, {Verb: plan.Created, Object: newPod(s), Err: plan.ErrStale},
 	}}, did)
 	final := snapshotOf(sum(1, limit(0), counters(0, 0, failedList("a")), condTrue(batchv1.JobFailureTarget, "BackoffLimitExceeded")))
 	final.Began = now

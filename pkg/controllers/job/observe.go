@@ -20,6 +20,8 @@ import (
 type caches struct {
 	jobs informers.Store[*batchv1.Job]
 	pods informers.PodCache
+	// groups are those of Workloads and PodGroups; nil without the gate.
+	groups *groupCaches
 	// gone has the uids of Jobs that live reads have not found, which may have had many pods each. Uids are not
 	// used again.
 	gone *reconcile.Term[[]types.UID]
@@ -29,7 +31,7 @@ type caches struct {
 const rememberedGone = 1000
 
 func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *caches {
-	return &caches{jobs, pods, reconcile.NewTerm(reconcile.TermOptions[[]types.UID]{})}
+	return &caches{jobs, pods, nil, reconcile.NewTerm(reconcile.TermOptions[[]types.UID]{})}
 }
 
 // observe finds the Job, its pods and the orphans that it may adopt. Nothing is read live.
@@ -45,7 +47,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 		return o, nil
 	}
 	pods := append(k.pods.OwnedBy(job.Namespace, job.UID), k.pods.OrphansIn(job.Namespace)...)
-	o.Snapshot = snapshot{Job: job, Pods: pods, Began: r.Now, Memory: r.Memory}
+	o.Snapshot = snapshot{Job: job, Pods: pods, Scheduling: k.scheduling(job), Began: r.Now, Memory: r.Memory}
 	return o, nil
 }
 

@@ -101,17 +101,22 @@ func managePods(now time.Time, s view) plan.Plan {
 	wanted := wantedPods(s)
 	if doomed := surplus(s, wanted); len(doomed) > 0 {
 		n := min(len(doomed), burst)
-		return plan.Plan{Steps: []plan.Step{deleteUncounted(s, doomed[:n])},
+		return plan.Plan{Steps: append([]plan.Step{deleteUncounted(s, doomed[:n])}, s.group.steps...),
 			Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
 	}
 	missing := wanted - len(s.active)
 	if workloads.ReplacesOnlyEnded(s.Job) {
 		missing -= len(s.terminating)
 	}
-	if missing > 0 {
-		return createMissing(now, s, missing)
+	p := plan.Plan{Why: fmt.Sprintf("%d pods run, %d have succeeded", len(s.active), s.totalSucceeded(s.Job))}
+	switch {
+	case missing > 0 && s.group.lacking != "":
+		p.Why = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking)
+	case missing > 0:
+		p = createMissing(now, s, missing)
 	}
-	return plan.Plan{Why: fmt.Sprintf("%d pods run, %d have succeeded", len(s.active), s.totalSucceeded(s.Job))}
+	p.Steps = slices.Concat(s.group.steps, p.Steps)
+	return p
 }
 
 // wantedPods is how many pods are to be active (JOB-20).

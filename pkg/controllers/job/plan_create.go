@@ -28,7 +28,7 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 	if workloads.Indexed(s.Job) {
 		return createIndexes(now, s, n)
 	}
-	step := plan.Create{Object: newPod(s.Job), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods,
+	step := plan.Create{Object: newPod(s), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods,
 		Events: creationEvents()}
 	return plan.Plan{Steps: []plan.Step{step}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
 }
@@ -55,7 +55,7 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 	}
 	pods := make([]plan.Object, len(picked))
 	for i, index := range picked {
-		pods[i] = newIndexedPod(s.Job, index, last[index])
+		pods[i] = newIndexedPod(s, index, last[index])
 	}
 	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Selector: s.Job.Spec.Selector, Why: missingPods,
 		Events: creationEvents()}}
@@ -98,9 +98,13 @@ func creationEvents() plan.Events {
 	}
 }
 
-// newPod is what the Job's template makes (JOB-25).
-func newPod(j *batchv1.Job) *corev1.Pod {
+// newPod is what the Job's template makes (JOB-25), as a part of the Job's PodGroup if it has one.
+func newPod(s view) *corev1.Pod {
+	j := s.Job
 	template := j.Spec.Template.DeepCopy()
+	if s.group.name != "" {
+		template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &s.group.name}
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       j.Namespace,
@@ -119,8 +123,8 @@ const longestPrefix = 58
 
 // newIndexedPod is the same for an index (JOB-65). If the last pod of the index has failed, the new one knows how
 // often that was (JOB-67).
-func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
-	p := newPod(j)
+func newIndexedPod(s view, index int, failed *corev1.Pod) *corev1.Pod {
+	j, p := s.Job, newPod(s)
 	i := strconv.Itoa(index)
 	suffix := "-" + i + "-"
 	p.GenerateName = j.Name[:min(len(j.Name), longestPrefix-len(suffix))] + suffix

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -43,11 +44,13 @@ func beginLife(t *rapid.T) *life {
 		"no completions":   noCompletions,
 		"indexed and late": func(j *batchv1.Job) { byIndex(j); late(j) },
 		"deadline":         deadline(100),
+		"gang":             gang(),
 	}
-	names := []string{"plain", "late", "indexed", "limit per index", "no completions", "indexed and late", "deadline"}
+	names := []string{"plain", "late", "indexed", "limit per index", "no completions", "indexed and late", "deadline", "gang"}
 	edits[rapid.SampledFrom(names).Draw(t, "kind")](j)
 	l := &life{world: newWorld(j), t: t, ended: map[types.UID]bool{}, may: map[types.UID]bool{}, seen: map[types.UID]*corev1.Pod{},
 		left: -1}
+	l.groups = rapid.Bool().Draw(t, "groups")
 	l.Refuse = l.before
 	return l
 }
@@ -84,6 +87,9 @@ func (l *life) beforeCreation(p *corev1.Pod) {
 	if len(active) >= workloads.Parallelism(j) {
 		l.t.Fatalf("a pod is created although %d are active", len(active))
 	}
+	if l.groups {
+		l.beforeGroupedCreation(p)
+	}
 	index, ok := indexOf(p)
 	if ok != workloads.Indexed(j) || parseIndexes(j.Status.CompletedIndexes, workloads.Completions(j)).has(index) && ok {
 		l.t.Fatalf("a pod is created for the index %d", index)
@@ -92,6 +98,18 @@ func (l *life) beforeCreation(p *corev1.Pod) {
 		if i, _ := indexOf(other); ok && i == index {
 			l.t.Fatalf("a second pod is created for the index %d", index)
 		}
+	}
+}
+
+// beforeGroupedCreation checks that the pod belongs to the PodGroup of the Job, and that this exists. One whose first pods were made
+// without one has none: nobody asks for it, and somebody else has deleted the PodGroup.
+func (l *life) beforeGroupedCreation(p *corev1.Pod) {
+	g := plantest.One[*schedulingv1beta1.PodGroup](l.World, sumGroup)
+	if of := p.Spec.SchedulingGroup; of != nil && (g == nil || *of.PodGroupName != g.Name) || of == nil && l.job().Spec.Scheduling != nil {
+		l.t.Fatalf("a pod is created in the group %v, and there is %v", of, g)
+	}
+	if g != nil && g.Spec.SchedulingPolicy.Gang != nil && g.Spec.SchedulingPolicy.Gang.MinCount != gangSize(l.job()) {
+		l.t.Fatalf("a pod is created for a gang of %d, and the Job is one of %d", g.Spec.SchedulingPolicy.Gang.MinCount, gangSize(l.job()))
 	}
 }
 
@@ -128,8 +146,8 @@ func (l *life) look() {
 // happen is something that happens to the Job.
 func (l *life) happen() {
 	t := l.t
-	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill", "orphan"}).Draw(t,
-		"happens") {
+	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill", "orphan",
+		"no group"}).Draw(t, "happens") {
 	case "run":
 		l.run()
 	case "end":
@@ -154,6 +172,14 @@ func (l *life) happen() {
 		l.Sleep(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 	case "kill":
 		l.kill()
+	case "no group":
+		for _, o := range []plan.Object{
+			plantest.One[*schedulingv1beta1.Workload](l.World, sumWorkload), plantest.One[*schedulingv1beta1.PodGroup](l.World, sumGroup),
+		} {
+			if !reflect.ValueOf(o).IsNil() && rapid.Bool().Draw(t, "goes") {
+				l.Remove(o)
+			}
+		}
 	case "orphan": // which will be adopted again
 		pods := slices.DeleteFunc(slices.Clone(l.pods()), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 		if len(pods) > 0 {
@@ -218,6 +244,7 @@ func drawSnapshot(t *rapid.T) view {
 		func(*batchv1.Job) {}, byIndex, limitPerIndex(1), late, noCompletions, suspend, dying, deadline(60), onFailure,
 		policy(onDisruption("Ignore"), onExit("FailIndex", 3), onExit("FailJob", 4)),
 		condTrue(batchv1.JobFailureTarget, "x"), condTrue(batchv1.JobSuccessCriteriaMet, "x"), condTrue(batchv1.JobSuspended, "x"),
+		gang(), gang(3), annotated(workloadNameAnnotation, "train", groupTemplateAnnotation, "worker"),
 	}
 	j := sum(rapid.Int32Range(0, 4).Draw(t, "completions"), parallel(rapid.Int32Range(0, 4).Draw(t, "parallelism")),
 		rapid.SampledFrom(edits).Draw(t, "job"), rapid.SampledFrom(edits).Draw(t, "job"))
@@ -237,13 +264,45 @@ func drawSnapshot(t *rapid.T) view {
 		pods = append(pods, p)
 	}
 	j.Status.UncountedTerminatedPods = &lists
-	return snapshotOf(j, pods...)
+	return newView(now, snapshot{Job: j, Pods: pods, Scheduling: drawScheduling(t, j)})
+}
+
+// drawScheduling draws what the caches have of the Workload and the PodGroup of a Job.
+func drawScheduling(t *rapid.T, j *batchv1.Job) *scheduling {
+	if rapid.Bool().Draw(t, "without groups") {
+		return nil
+	}
+	s := &scheduling{Workload: theirs()}
+	if !delegated(j) {
+		s.Workload, _ = newWorkload(j)
+		s.Workload.UID = "workload"
+	}
+	s.PodGroup, _ = newPodGroup(j, s.Workload)
+	s.PodGroup.UID = "group"
+	for _, policy := range []*schedulingv1beta1.PodGroupSchedulingPolicy{&s.PodGroup.Spec.SchedulingPolicy,
+		&s.Workload.Spec.PodGroupTemplates[0].SchedulingPolicy} {
+		if policy.Gang != nil {
+			policy.Gang.MinCount = rapid.Int32Range(1, 4).Draw(t, "size")
+		}
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "lacks") {
+	case 0:
+		s.Workload = nil
+	case 1:
+		s.PodGroup = nil
+	case 2:
+		s.Workload, s.PodGroup = nil, nil
+	case 3:
+		s.Workload, s.PodGroup = nil, nil
+		s.WorkloadTaken, s.PodGroupTaken = rapid.Bool().Draw(t, "taken"), rapid.Bool().Draw(t, "taken")
+	}
+	return s
 }
 
 var podEdits = []podEdit{
 	func(*corev1.Pod) {}, succeeded, failed, failedWith(3, time.Hour), failedWith(4, time.Second), ready, disrupted, untracked, terminating,
 	orphan, relabelled,
-	pending, index("0"), index("1"), index("9"), failedBefore("1"), restarted(4),
+	grouped(sumGroup), pending, index("0"), index("1"), index("9"), failedBefore("1"), restarted(4),
 }
 
 // Neither plan nor report changes what belongs to the caches, depends on the order of the pods, or writes an object twice.
@@ -261,7 +320,9 @@ func TestPlansArePure(t *testing.T) {
 		if string(before) != string(after) {
 			t.Fatal("the snapshot has changed")
 		}
-		again := snapshotOf(s.Job, rapid.Permutation(s.Pods).Draw(t, "order")...)
+		again := s.snapshot
+		again.Pods = rapid.Permutation(s.Pods).Draw(t, "order")
+		shuffled := newView(now, again)
 		sorted := func(p plan.Plan) []string { // also within a line: pods that are deleted together have no order
 			all := lines(p.Steps)
 			for i := range all {
@@ -272,10 +333,10 @@ func TestPlansArePure(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		if a, b := sorted(planned), sorted(planPods(now, again)); !slices.Equal(a, b) {
+		if a, b := sorted(planned), sorted(planPods(now, shuffled)); !slices.Equal(a, b) {
 			t.Fatalf("the order matters to the plan: %s", cmp.Diff(a, b))
 		}
-		if a, b := sorted(reported), sorted(reportStatus(now, again, did)); !slices.Equal(a, b) {
+		if a, b := sorted(reported), sorted(reportStatus(now, shuffled, did)); !slices.Equal(a, b) {
 			t.Fatalf("the order matters to the report: %s", cmp.Diff(a, b))
 		}
 		touched := map[types.UID]bool{}
@@ -330,7 +391,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		for i, whole := range s.Pods {
 			kept[i] = p.ProjectPod(whole)
 		}
-		cached := snapshotOf(s.Job, kept...)
+		narrow := s.snapshot
+		narrow.Pods = kept
+		cached := newView(now, narrow)
 		if a, b := lines(planPods(now, s).Steps), lines(planPods(now, cached).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}

@@ -54,8 +54,14 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 // kept its finalizer. If that pod is listed, it stays so, and the counts are right.
 func countsUncertain(s view, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
-		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
+		return r.Verb == plan.Changed && isPod(r) && r.Err != nil && !s.listed[r.Object.GetUID()]
 	})
+}
+
+// isPod reports whether it was a pod that was written, and not what pods are scheduled by.
+func isPod(r plan.Result) bool {
+	_, ok := r.Object.(*corev1.Pod)
+	return ok
 }
 
 // report is a report in the making. newReport begins it, and its methods fill in the status and gather
@@ -83,12 +89,12 @@ func newReport(now time.Time, s view, did plan.Outcome) *report {
 	for _, result := range did.Results {
 		r.touched[result.Object.GetUID()] = true
 		switch {
-		case result.Err != nil:
+		case result.Err != nil || !isPod(result):
 		case result.Verb == plan.Created:
 			created++
 		case result.Verb == plan.Deleted:
 			r.deleted[result.Object.GetUID()] = true
-			if pod, ok := result.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" { // others are gone at once
+			if result.Object.(*corev1.Pod).Spec.NodeName != "" { // others are gone at once
 				running++
 			}
 		}

@@ -261,8 +261,8 @@ func TestReportAfterWrites(t *testing.T) {
 		did  plan.Outcome
 		want []string
 	}{
-		{"created", plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: newPod(s.Job)}}}, []string{"status active=3 ready=2"}},
-		{"refused", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Created, Object: newPod(s.Job), Err: refused}}}, nil},
+		{"created", plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: newPod(s)}}}, []string{"status active=3 ready=2"}},
+		{"refused", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Created, Object: newPod(s), Err: refused}}}, nil},
 		{"stopped", plan.Outcome{Stopped: true}, nil},
 		{"deleted", plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: b}}},
 			[]string{"status active=1 ready=1 terminating=1"}},

@@ -16,8 +16,10 @@ import (
 type snapshot struct {
 	Job *batchv1.Job
 	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
-	Pods  []*corev1.Pod
-	Began time.Time // when the reconcile began, for metrics
+	Pods []*corev1.Pod
+	// Scheduling is nil while pods are not scheduled as groups.
+	Scheduling *scheduling
+	Began      time.Time // when the reconcile began, for metrics
 	// Memory is what the process remembers of the Job's failures from before; nil for nothing.
 	Memory *memory
 }
@@ -30,6 +32,7 @@ type decision struct {
 	mine      []*corev1.Pod   // the pods that the Job controls or adopts
 	ownership []plan.Step     // that adopt and release pods
 	counts
+	group grouping
 	// Remembered is what the process remembers of the Job's failures, those of the snapshot included; nil for nothing.
 	Remembered *memory
 }
@@ -49,6 +52,7 @@ func newView(now time.Time, of snapshot) view {
 	if s.selector, s.invalid = plan.Selector(s.Job.Spec.Selector); s.invalid == nil {
 		s.mine, s.ownership = claim(s)
 		s.counts = newCounts(s)
+		s.group = planGroup(s)
 	}
 	s.Remembered = s.Memory.see(now, s)
 	return s

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
@@ -16,6 +17,7 @@ import (
 type world struct {
 	*plantest.World
 	memory *memory
+	groups bool // pods are scheduled as groups
 }
 
 func newWorld(j *batchv1.Job, pods ...*corev1.Pod) *world {
@@ -30,7 +32,16 @@ func (w *world) job() *batchv1.Job { return plantest.One[*batchv1.Job](w.World, 
 
 func (w *world) pods() []*corev1.Pod { return plantest.All[*corev1.Pod](w.World) }
 
-func (w *world) snapshot() view { return snapshotOf(w.job(), slices.Clone(w.pods())...) }
+func (w *world) snapshot() view {
+	s := snapshot{Job: w.job(), Pods: slices.Clone(w.pods())}
+	if w.groups {
+		s.Scheduling = &scheduling{
+			Workload: plantest.One[*schedulingv1beta1.Workload](w.World, sumWorkload),
+			PodGroup: plantest.One[*schedulingv1beta1.PodGroup](w.World, sumGroup),
+		}
+	}
+	return newView(now, s)
+}
 
 // pass is one reconcile. The report is written at once, however long it could wait.
 func (w *world) pass() (planned, reported plan.Plan, err error) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
@@ -258,32 +257,9 @@ func fail(now time.Time, rule string, p *corev1.Pod) plan.Step {
 	failed.Status.Phase = corev1.PodFailed
 	failed.Status.ObservedGeneration = p.Generation
 	if rule == orphaned {
-		disrupt(failed, now)
+		podutil.Disrupt(failed, now, "DeletionByPodGC", "PodGC: node no longer exists") // PGC-15
 	}
 	return plan.Change{Old: p, New: failed, Subresource: plan.Status, Why: "fail: " + rule}
-}
-
-// disrupt sets the condition by which Jobs know that the pod is not to blame (PGC-15).
-func disrupt(p *corev1.Pod, now time.Time) {
-	disrupted := corev1.PodCondition{
-		Type:               corev1.DisruptionTarget,
-		Status:             corev1.ConditionTrue,
-		Reason:             "DeletionByPodGC",
-		Message:            "PodGC: node no longer exists",
-		ObservedGeneration: p.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
-	if at < 0 {
-		p.Status.Conditions = append(p.Status.Conditions, disrupted)
-		return
-	}
-	before := p.Status.Conditions[at]
-	disrupted.LastProbeTime = before.LastProbeTime
-	if before.Status == corev1.ConditionTrue {
-		disrupted.LastTransitionTime = before.LastTransitionTime
-	}
-	p.Status.Conditions[at] = disrupted
 }
 
 // remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone an

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -87,7 +88,7 @@ func (b *bench) claimOf(pod, entry string) string {
 	if err := b.Get(b.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: pod}, p); err != nil {
 		b.Fatal(err)
 	}
-	return recordsOf(p)[entry]
+	return podutil.DeviceRecordsOf(p)[entry]
 }
 
 // claim returns a claim as text: its reservations, whether it is allocated, and its finalizers; nothing if it is gone.

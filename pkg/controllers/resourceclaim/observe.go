@@ -43,7 +43,8 @@ const made = "made for: "
 
 // claimsUsed is the index of pods by the claims that their entries name, and by those that were made for them.
 func claimsUsed(p *corev1.Pod) []string {
-	return append(keysIn(p.Namespace, namedBy(p)), keysIn(made+p.Namespace, recordedBy(p))...)
+	return append(keysIn(p.Namespace, podutil.NamedDeviceClaims(p)),
+		keysIn(made+p.Namespace, podutil.MadeDeviceClaims(p))...)
 }
 
 // templatesUsed is the index of pods by templates.
@@ -74,9 +75,9 @@ func (k *caches) entriesOf(pod *corev1.Pod) (entries []entry) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	r, own := recordsOf(pod), byEntry(k.claims.OwnedBy(pod.Namespace, pod.UID))
+	r, own := podutil.DeviceRecordsOf(pod), byEntry(k.claims.OwnedBy(pod.Namespace, pod.UID))
 	for _, c := range pod.Spec.ResourceClaims {
-		name, ok := r.wanted(c)
+		name, ok := r.Wanted(c)
 		if !ok {
 			continue
 		}
@@ -165,9 +166,9 @@ func (k *caches) lacks(p *corev1.Pod) bool {
 	if len(p.Spec.ResourceClaims) == 0 {
 		return false
 	}
-	r := recordsOf(p)
+	r := podutil.DeviceRecordsOf(p)
 	return slices.ContainsFunc(p.Spec.ResourceClaims, func(e corev1.PodResourceClaim) bool {
-		name, ok := r.wanted(e)
+		name, ok := r.Wanted(e)
 		if !ok {
 			return false
 		}

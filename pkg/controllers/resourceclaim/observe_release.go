@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -75,7 +76,7 @@ func (k *caches) waiting(c *resourcev1.ResourceClaim) (all []resourcev1.Resource
 	if owner := podOf(c); owner != nil {
 		p := k.pods.Get(c.Namespace, owner.Name)
 		if p != nil && p.UID == owner.UID &&
-			recordsOf(p)[c.Annotations[resourcev1.PodResourceClaimAnnotation]] == c.Name {
+			podutil.DeviceRecordsOf(p)[c.Annotations[resourcev1.PodResourceClaimAnnotation]] == c.Name {
 			users = append(users, p)
 		}
 	}
@@ -161,7 +162,7 @@ func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
 	if !mayReserve(is) {
 		return keys
 	}
-	for _, name := range append(namedBy(is), recordedBy(is)...) {
+	for _, name := range append(podutil.NamedDeviceClaims(is), podutil.MadeDeviceClaims(is)...) {
 		if c := k.claims.Get(is.Namespace, name); c != nil && c.Status.Allocation != nil && !reservations(c)[is.UID] {
 			keys = append(keys, plan.KeyOf(c))
 		}
@@ -174,7 +175,7 @@ func (k *caches) reservedBy(p *corev1.Pod) (keys []plan.Key) {
 	if len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil { // RC-110
 		return nil
 	}
-	for _, name := range claimsOf(p) {
+	for _, name := range podutil.DeviceClaims(p) {
 		if c := k.claims.Get(p.Namespace, name); c != nil && (reservations(c)[p.UID] || owned(c, p.UID)) {
 			keys = append(keys, plan.KeyOf(c))
 		}

@@ -170,69 +170,15 @@ func ended(p *corev1.Pod) bool {
 	return podutil.Finished(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 }
 
-// recorded are the claims that the status of a pod names, by the name of the entry; empty if it says that the entry
-// needs none (RC-102).
-type recorded map[string]string
-
-func recordsOf(p *corev1.Pod) recorded {
-	r := recorded{}
-	for _, s := range p.Status.ResourceClaimStatuses {
-		r[s.Name] = ptr.Deref(s.ResourceClaimName, "")
-	}
-	return r
-}
-
-// wanted returns the claim that an entry with a template has; empty if none is recorded. If ok is false, it is no such
-// entry, or needs none.
-func (r recorded) wanted(e corev1.PodResourceClaim) (claim string, ok bool) {
-	claim, known := r[e.Name]
-	return claim, e.ResourceClaimTemplateName != nil && e.ResourceClaimName == nil && (!known || claim != "")
-}
-
-// namedBy returns the names of the claims that exist before a pod, which its entries name.
-func namedBy(p *corev1.Pod) (names []string) {
-	for _, e := range p.Spec.ResourceClaims {
-		if e.ResourceClaimName != nil {
-			names = append(names, *e.ResourceClaimName)
-		}
-	}
-	return distinct(names)
-}
-
-// recordedBy returns the names of the claims that were made for the entries of a pod, as its status says.
-func recordedBy(p *corev1.Pod) (names []string) {
-	r := recordsOf(p)
-	for _, e := range p.Spec.ResourceClaims {
-		if name, ok := r.wanted(e); ok && name != "" {
-			names = append(names, name)
-		}
-	}
-	return distinct(names)
-}
-
-// claimsOf returns the names of all claims of a pod, those for extended resources included (RC-103).
-func claimsOf(p *corev1.Pod) []string {
-	names := append(namedBy(p), recordedBy(p)...)
-	if s := p.Status.ExtendedResourceClaimStatus; s != nil && s.ResourceClaimName != "" {
-		names = append(names, s.ResourceClaimName)
-	}
-	return distinct(names)
-}
-
-// distinct returns each name once.
-func distinct(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// templatesOf returns the names of the templates of a pod.
+// templatesOf returns the names of the templates of a pod, each once.
 func templatesOf(p *corev1.Pod) (names []string) {
 	for _, e := range p.Spec.ResourceClaims {
 		if e.ResourceClaimTemplateName != nil && e.ResourceClaimName == nil {
 			names = append(names, *e.ResourceClaimTemplateName)
 		}
 	}
-	return distinct(names)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // owned reports whether a pod of that uid is the controller of a claim.

@@ -17,6 +17,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
+// queue is the name of the queue in metrics, and of the metrics of its own.
+const queue = "root_ca_cert_publisher"
+
 // Options are what can be set of the controller.
 type Options struct {
 	Workers int32 // namespaces that are reconciled at the same time
@@ -57,10 +60,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	from, subjects := credentials.DescribeRootCA(c.RootCAFile, c.Config, bundle.Get())
 	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects",
 		subjects, "changesExisting", k.restores)
-	own := newCollectors()
-	c.RegisterMetrics(own.all()...)
+	own := credentials.NewSyncMetrics(queue, "namespaces")
+	c.RegisterMetrics(own.All()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
-		Name:      "root_ca_cert_publisher", // of the queue
+		Name:      queue,
 		Workers:   int(o.Workers),
 		Explained: []string{"Namespace"},
 		Watches: []reconcile.Watch{
@@ -72,6 +75,6 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planConfigMap),
-		Applied: own.applied,
+		Applied: func(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) { own.Count(s.Began, did.Err) },
 	}), nil
 }

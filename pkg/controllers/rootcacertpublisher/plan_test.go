@@ -371,17 +371,6 @@ func TestInit(t *testing.T) {
 	}
 }
 
-func TestCodes(t *testing.T) { // RCA-9
-	for want, err := range map[string]error{
-		"200": nil, "500": os.ErrClosed, "409": apierrors.NewAlreadyExists(corev1.Resource("configmaps"), "x"),
-		"429": apierrors.NewTooManyRequests("", 1),
-	} {
-		if got := codeOf(err); got != want {
-			t.Errorf("%v counts as %s", err, got)
-		}
-	}
-}
-
 // BenchmarkPlan plans for a namespace that lacks nothing.
 func BenchmarkPlan(b *testing.B) {
 	s := snapshot{Namespace: namespace("Active"), ConfigMap: configMap(), Bundle: "CA", Restores: true}

@@ -16,9 +16,6 @@ import (
 // name is that of the controller, of its account, of its queue, and of who touches objects.
 const name = "storage-version-migrator-controller"
 
-// gate is the feature gate that switches the controller off (V37-12).
-const gate = "StorageVersionMigrator"
-
 // Options are what can be set of the controller.
 type Options struct {
 	Workers int32 // migrations that are carried out at the same time, each of another resource
@@ -33,14 +30,12 @@ func New(o Options) manager.Controller {
 		Account: name,
 		Rights:  Rights,
 		Init:    o.init,
+		Gates:   []string{"StorageVersionMigrator"}, // V37-12
 		Needs:   []schema.GroupVersionResource{migrationv1.SchemeGroupVersion.WithResource("storageversionmigrations")},
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	if !c.Enabled(gate) {
-		return nil, manager.Off{Why: "the feature gate " + gate + " is off"}
-	}
 	clients, err := c.Clients.Faster(20, 100) // an object is a request
 	if err != nil {
 		return nil, err

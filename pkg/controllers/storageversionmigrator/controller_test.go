@@ -19,7 +19,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -312,11 +311,7 @@ func TestLateDiscovery(t *testing.T) {
 func TestREG20Names(t *testing.T) {
 	c := New(Options{})
 	if c.Name != "storage-version-migrator-controller" || c.Alias != "svm" || c.Account != c.Name || c.OffByDefault || c.Flags != nil ||
-		fmt.Sprint(c.Needs) != "[storagemigration.k8s.io/v1, Resource=storageversionmigrations]" {
+		fmt.Sprint(c.Gates, c.Needs) != "[StorageVersionMigrator] [storagemigration.k8s.io/v1, Resource=storageversionmigrations]" {
 		t.Errorf("%+v", c)
-	}
-	off := manager.Context{Enabled: func(gate string) bool { return gate != "StorageVersionMigrator" }}
-	if r, err := c.Init(off); r != nil || !errors.As(err, &manager.Off{}) {
-		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
@@ -300,23 +299,7 @@ func evict(now time.Time, s snapshot, d decision) []plan.Step {
 		return []plan.Step{plan.Delete{Objects: []plan.Object{p}, Evict: true, Unowned: true, Why: why}}
 	}
 	after := p.DeepCopy()
-	disrupted := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
-		Message: "Taint manager: deleting due to NoExecute taint", ObservedGeneration: p.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	i := slices.IndexFunc(after.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
-	switch {
-	case i < 0:
-		after.Status.Conditions = append(after.Status.Conditions, disrupted)
-	default:
-		before := after.Status.Conditions[i]
-		disrupted.LastProbeTime = before.LastProbeTime
-		if before.Status == corev1.ConditionTrue {
-			disrupted.LastTransitionTime = before.LastTransitionTime
-		}
-		after.Status.Conditions[i] = disrupted
-	}
+	podutil.Disrupt(after, now, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
 	return []plan.Step{
 		plan.Change{Old: p, New: after, Subresource: plan.Status, Unowned: true, Why: why},
 		plan.Delete{Objects: []plan.Object{p}, Unowned: true, Why: why},

@@ -94,9 +94,22 @@ func StartWith(t testing.TB, config *rest.Config, o manager.Options) *manager.Ma
 	return m
 }
 
-// Projection returns what the caches keep for controllers, which are built for this and never run.
+// Gates returns the feature gates without which controllers do not run, all of them on.
+func Gates(controllers ...manager.Controller) map[string]bool {
+	gates := map[string]bool{}
+	for _, c := range controllers {
+		for _, gate := range c.Gates {
+			gates[gate] = true
+		}
+	}
+	return gates
+}
+
+// Projection returns what the caches keep for controllers, which are built for this and never run. Their feature gates
+// are on.
 func Projection(controllers ...manager.Controller) (informers.Projection, error) {
-	m, err := manager.New(&rest.Config{Host: "http://api"}, manager.Options{Controllers: controllers})
+	m, err := manager.New(&rest.Config{Host: "http://api"},
+		manager.Options{Controllers: controllers, FeatureGates: Gates(controllers...)})
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
@@ -22,16 +20,17 @@ var clusterScoped = strings.Fields(`
 	apiservices certificatesigningrequests clusterrolebindings clusterroles clustertrustbundles componentstatuses csidrivers csinodes
 	customresourcedefinitions deviceclasses devicetaintrules flowschemas ingressclasses ipaddresses mutatingadmissionpolicies
 	mutatingadmissionpolicybindings mutatingwebhookconfigurations namespaces nodes persistentvolumes priorityclasses
-	prioritylevelconfigurations resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
-	servicecidrs storageclasses storageversionmigrations subjectaccessreviews tokenreviews validatingadmissionpolicies
+	prioritylevelconfigurations resourcepoolstatusrequests resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
+	servicecidrs storageclasses storageversionmigrations storageversions subjectaccessreviews tokenreviews validatingadmissionpolicies
 	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
 `)
 
 // marked are those of which a manager is shown what has the label OfNamespace: what it does to others is of no run, or of another one.
 // A VolumeAttachment has the label from when the external-attacher has put it on.
 var marked = strings.Fields(`
-	certificatesigningrequests clusterroles customresourcedefinitions persistentvolumes servicecidrs storageclasses storageversionmigrations
-	volumeattachments volumeattributesclasses
+	certificatesigningrequests clusterroles customresourcedefinitions devicetaintrules persistentvolumes resourcepoolstatusrequests
+	resourceslices servicecidrs storageclasses storageversionmigrations
+	storageversions validatingadmissionpolicies volumeattachments volumeattributesclasses
 `)
 
 // IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one
@@ -48,8 +47,9 @@ func ShowsOnlyItsOwn(resource string) bool {
 func parseRequest(r *http.Request, only string) Request {
 	request := Request{apirequest.Parse(r), r.UserAgent()}
 	all := request.Namespace == "" && request.Name == "" && (request.Verb == "list" || request.Verb == "watch")
-	if all && r.URL.Query().Get("fieldSelector") == "metadata.namespace="+corev1.NamespaceNodeLease {
-		all, request.Namespace = false, corev1.NamespaceNodeLease // of all nodes, as they are nobody's
+	// Leases of all nodes and API servers, as they are nobody's.
+	if of, one := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.namespace="); all && one {
+		all, request.Namespace = false, of
 	}
 	if only != "" && all && !IsClusterScoped(request.Resource) {
 		request.Namespace = only

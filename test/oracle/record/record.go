@@ -56,7 +56,8 @@ type kind struct {
 // global reports whether objects of the kind belong to no namespace.
 func (k *kind) global() bool {
 	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment,
-		oracle.VolumeAttributesClass, oracle.ServiceCIDR, oracle.IPAddress}, k.Kind)
+		oracle.VolumeAttributesClass, oracle.ServiceCIDR, oracle.IPAddress, oracle.ClusterTrustBundle,
+		oracle.StorageVersion, oracle.ResourceSlice, oracle.DeviceTaintRule}, k.Kind)
 }
 
 // get begins a request for the objects of the kind in a namespace; for all if none is named.
@@ -91,11 +92,16 @@ func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder
 			r.kinds = append(r.kinds, &kind{GroupVersionKind: found[0], client: client.CoreV1().RESTClient()})
 		}
 	}
+	var served []*kind
 	for _, k := range r.kinds {
-		if err := r.relist(ctx, k); err != nil {
+		switch err := r.relist(ctx, k); {
+		case err == nil:
+			served = append(served, k)
+		case !apierrors.IsNotFound(err): // which a release before may say, or one without alpha APIs
 			return nil, fmt.Errorf("list %s: %w", k.Kind, err)
 		}
 	}
+	r.kinds = served
 	ctx, r.cancel = context.WithCancel(ctx)
 	for _, k := range r.kinds {
 		r.done.Go(func() { r.follow(ctx, k) })

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,16 +30,31 @@ func (c *Cluster) allocate(p *corev1.Pod) bool {
 				now.Finalizers = append(now.Finalizers, resourcev1.Finalizer)
 			})
 		}
-		_, _ = Edit(c.server, "scheduler", p.Namespace, name, "status", func(now *resourcev1.ResourceClaim) { Allocate(now, p) })
+		_, _ = Edit(c.server, "scheduler", p.Namespace, name, "status", func(now *resourcev1.ResourceClaim) { Allocate(now, Pool, p) })
 	}
 	return true
 }
 
-// Allocate gives a claim a device and reserves it for a pod.
-func Allocate(c *resourcev1.ResourceClaim, p *corev1.Pod) {
+// Pool is where the scheduler takes devices from, and Devices how many it has: gpu-0 and so on.
+const (
+	Pool    = "pool"
+	Devices = 4
+)
+
+// Allocate gives a claim a device of a pool, which follows from its name, and reserves it for a pod.
+func Allocate(c *resourcev1.ResourceClaim, pool string, p *corev1.Pod) {
 	if c.Status.Allocation == nil {
-		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
-			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: Driver, Pool: "pool", Device: "gpu-0"}}}}
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(c.Name))
+		result := resourcev1.DeviceRequestAllocationResult{Request: "gpu", Driver: Driver, Pool: pool,
+			Device: fmt.Sprint("gpu-", h.Sum32()%Devices)}
+		for _, r := range c.Spec.Devices.Requests {
+			if r.Exactly != nil {
+				result.Tolerations = append(result.Tolerations, r.Exactly.Tolerations...)
+			}
+		}
+		c.Status.Allocation = &resourcev1.AllocationResult{AllocationTimestamp: ptr.To(metav1.Now().Rfc3339Copy()),
+			Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{result}}}
 	}
 	reserved := slices.ContainsFunc(c.Status.ReservedFor,
 		func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == p.UID })

@@ -16,12 +16,14 @@ import (
 // verbs are what each resource can do. Discovery lists them by name.
 var verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// discover answers /api, /apis and the paths of groups and versions.
+// discover answers /api, /apis, the paths of groups and versions, and /openapi.
 func (s *Server) discover(req *http.Request) (runtime.Object, error) {
 	path := strings.Trim(req.URL.Path, "/")
 	parts := strings.Split(path, "/")
 	aggregated := strings.Contains(req.Header.Get("Accept"), "as=APIGroupDiscoveryList")
 	switch {
+	case parts[0] == "openapi":
+		return s.openAPI(req)
 	case path == "api" && aggregated, path == "apis" && aggregated:
 		return s.aggregated(path == "api"), nil
 	case path == "api":
@@ -75,14 +77,19 @@ func (s *Server) shown() (versions []schema.GroupVersion, stores map[schema.Grou
 	return versions, stores
 }
 
-// groups are the groups of /apis. Each has one version.
+// groups are the groups of /apis. The first version of each is preferred: v1 before v1beta1.
 func (s *Server) groups() (groups []metav1.APIGroup) {
 	versions, _ := s.shown()
 	for _, gv := range versions {
-		if gv.Group != "" {
-			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-			groups = append(groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+		if gv.Group == "" {
+			continue
 		}
+		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		if last := len(groups) - 1; last < 0 || groups[last].Name != gv.Group {
+			groups = append(groups, metav1.APIGroup{Name: gv.Group, PreferredVersion: v})
+		}
+		of := &groups[len(groups)-1]
+		of.Versions = append(of.Versions, v)
 	}
 	return groups
 }
@@ -130,9 +137,11 @@ func (s *Server) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
 		for _, st := range stores[gv] {
 			v.Resources = append(v.Resources, st.discovery())
 		}
-		list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{
-			ObjectMeta: metav1.ObjectMeta{Name: gv.Group}, Versions: []apidiscoveryv2.APIVersionDiscovery{v},
-		})
+		if last := len(list.Items) - 1; last < 0 || list.Items[last].Name != gv.Group {
+			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: gv.Group}})
+		}
+		of := &list.Items[len(list.Items)-1]
+		of.Versions = append(of.Versions, v)
 	}
 	return list
 }

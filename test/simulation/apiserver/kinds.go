@@ -130,7 +130,7 @@ var builtIn = sync.OnceValue(func() []*Kind {
 	for gvk, object := range types {
 		list, stored := types[gvk.GroupVersion().WithKind(gvk.Kind+"List")]
 		_, named := object.FieldByName("ObjectMeta")
-		if !stored || !named || !stable.MatchString(gvk.Version) || notServed.Has(gvk.GroupKind()) {
+		if !stored || !named || !stable.MatchString(gvk.Version) && !servedEarly.Has(gvk) || notServed.Has(gvk.GroupKind()) {
 			continue
 		}
 		if k := preferred[gvk.GroupKind()]; k == nil || version.CompareKubeAwareVersionStrings(gvk.Version, k.Version) > 0 {

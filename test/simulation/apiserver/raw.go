@@ -1,6 +1,12 @@
 package apiserver
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Put stores an object as it is, status and all: nothing is validated or filled in but the version, and what a new object has from the
 // server. The caller gives the object away.
@@ -20,6 +26,22 @@ func (s *Server) Put(o Object) {
 		o.SetCreationTimestamp(now())
 	}
 	s.commit(st, before, o, false)
+}
+
+// Backdate has an object look as if it had been created so long ago. Who says so is noted.
+func (s *Server) Backdate(by, resource, namespace, name string, ago time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stores[resource]
+	before := st.objects[keyOf(namespace, name)]
+	if before == nil {
+		return apierrors.NewNotFound(st.groupResource(), name)
+	}
+	after := before.DeepCopyObject().(Object)
+	after.SetCreationTimestamp(metav1.NewTime(now().Add(-ago)))
+	s.writer = by
+	s.commit(st, before, after, false)
+	return nil
 }
 
 // Remove takes an object away at once, whatever its finalizers are.

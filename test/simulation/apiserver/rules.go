@@ -4,16 +4,21 @@ import (
 	"maps"
 	"strconv"
 
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // rules are what is special about a kind.
@@ -26,6 +31,7 @@ type rules struct {
 	answered    bool     // a deletion is answered with what was deleted
 	orphans     bool     // a deletion that does not say otherwise orphans the dependents
 	without     []string // verbs that there are not
+	anyName     bool     // names need only be parts of paths
 
 	defaults func(Object)
 	create   func(*Server, Object)                   // what else happens to a new object
@@ -66,13 +72,21 @@ var notServed = sets.New(
 	schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
 )
 
+// servedEarly are kinds of versions that are not served by default.
+var servedEarly = sets.New(
+	apiserverinternalv1alpha1.SchemeGroupVersion.WithKind("StorageVersion"),
+	schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
+	schedulingv1beta1.SchemeGroupVersion.WithKind("Workload"),
+	resourcev1alpha3.SchemeGroupVersion.WithKind("ResourcePoolStatusRequest"),
+)
+
 // clusterScoped are the kinds whose objects have no namespace.
 var clusterScoped = sets.New(
 	"Namespace", "Node", "PersistentVolume",
 	"ClusterRole", "ClusterRoleBinding",
-	"CertificateSigningRequest", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
-	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice",
-	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration",
+	"CertificateSigningRequest", "ClusterTrustBundle", "PriorityClass", "RuntimeClass", "FlowSchema", "PriorityLevelConfiguration",
+	"IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest",
+	"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass", "StorageVersionMigration", "StorageVersion",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 )
@@ -181,7 +195,21 @@ func otherRules() map[string]rules {
 		"csinodes":                {answered: true, versioned: true},
 		"csidrivers": {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver),
 			create: creates(createCSIDriver)},
-		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
+		"resourceclaims": {answered: true, defaults: each(defaultResourceClaim), update: keepMetaWithStatus},
+		"devicetaintrules": {generations: true, versioned: true, defaults: each(defaultDeviceTaintRule),
+			update: updates(updateDeviceTaintRule)},
+		"podgroups": {versioned: true, defaults: each(defaultPodGroup), create: creates(createPodGroup), update: keepMetaWithStatus},
+		"workloads": {versioned: true},
+		"resourceslices": {generations: true, answered: true, defaults: each(defaultResourceSlice),
+			fields: asks(func(s *resourcev1.ResourceSlice) fields.Set {
+				return fields.Set{
+					resourcev1.ResourceSliceSelectorDriver:   s.Spec.Driver,
+					resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
+					resourcev1.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, ""),
+				}
+			})},
+		"resourcepoolstatusrequests": {versioned: true, answered: true, defaults: each(defaultPoolRequest),
+			update: keepMetaWithStatus},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
@@ -190,12 +218,21 @@ func otherRules() map[string]rules {
 		"runtimeclasses":                  {puttable: true, versioned: true},
 		"validatingwebhookconfigurations": {generations: true, versioned: true},
 		"mutatingwebhookconfigurations":   {generations: true, versioned: true},
+		"validatingadmissionpolicies": {generations: true, versioned: true, defaults: each(defaultAdmissionPolicy),
+			update: keepMetaWithStatus},
 		"certificatesigningrequests": {
 			create: creates(createSigningRequest), update: updates(updateSigningRequest),
 			fields: asks(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
 				return fields.Set{"spec.signerName": c.Spec.SignerName}
 			}),
 		},
+		"clustertrustbundles": {
+			anyName: true, versioned: true,
+			fields: asks(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
+				return fields.Set{"spec.signerName": b.Spec.SignerName}
+			}),
+		},
+		"podcertificaterequests": {defaults: each(defaultPodCertificateRequest)},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -329,10 +330,13 @@ func (k *Kind) counts(old, o Object, subresource string) bool {
 
 // check is the validation that objects of all kinds go through, and that of the kind.
 func (st *store) check(o, old Object) field.ErrorList {
-	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, validation.NameIsDNSSubdomain, path)
+	metadata, name := field.NewPath("metadata"), validation.NameIsDNSSubdomain
+	if st.anyName {
+		name = func(name string, _ bool) []string { return content.IsPathSegmentName(name) }
+	}
+	errs := validation.ValidateObjectMetaAccessor(o, !st.Cluster, name, metadata)
 	if old != nil {
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(o, old, path)...)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(o, old, metadata)...)
 	}
 	if st.validate != nil {
 		errs = append(errs, st.validate(o, old)...)

@@ -196,6 +196,7 @@ func (g *Generator) settings() {
 	set("batch", 0, 0, 500)
 	set("standby", 0, 1)
 	set("terminated", 12500, 3)
+	set("groups", 0, 1)
 }
 
 // Early draws a moment at which apps are made.

@@ -22,13 +22,12 @@ const oldestEmulated = "1.34"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to
 // all components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource",
-	"DeploymentReplicaSetTerminatingReplicas",
-	"GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling",
-	"MaxUnavailableStatefulSet",
-	"PersistentVolumeClaimUnusedSinceTime",
-	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
-	"TaintTolerationComparisonOperators",
+	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
+	"CompositePodGroup", "DRADeviceTaintRules", "DRADeviceTaints", "DRAExtendedResource", "DRAResourcePoolStatus",
+	"DeploymentReplicaSetTerminatingReplicas", "GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero",
+	"InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet", "PersistentVolumeClaimUnusedSinceTime",
+	"PodCertificateRequest", "PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
+	"StorageVersionAPI", "StorageVersionMigrator", "TaintTolerationComparisonOperators", "WorkloadWithJob",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library

@@ -30,6 +30,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
 func TestFeatureGates(t *testing.T) {
@@ -299,6 +300,13 @@ func TestGatesOfControllersAreInTheHelp(t *testing.T) {
 	if err != nil || found < 5 {
 		t.Errorf("%d questions found, %v", found, err)
 	}
+	for _, c := range controllers.Registry() {
+		for _, gate := range c.Gates {
+			if !slices.Contains(obeyed, gate) {
+				t.Errorf("%s needs %s, which the help does not list", c.Name, gate)
+			}
+		}
+	}
 }
 
 // TestGatesWithoutEffect: a gate that changes nothing is named in the log (CLI-28), and one that would have to change what controllers
@@ -311,7 +319,7 @@ func TestGatesWithoutEffect(t *testing.T) {
 		{"none", "", "1.36", "", ""},
 		{"one with an effect", "PodDeletionCost=false", "1.36", "", ""},
 		{"one that nobody knows", "NoSuchGate=false", "1.36", "", "NoSuchGate"},
-		{"of another controller", "WorkloadWithJob=false,PodDeletionCost=true", "1.36", `gates=["WorkloadWithJob"]`, ""},
+		{"of another controller", "WindowsCPUAndMemoryAffinity=false,PodDeletionCost=true", "1.36", `gates=["WindowsCPUAndMemoryAffinity"]`, ""},
 		{"what is always done", "JobManagedBy=false", "1.34", "",
 			"feature gate JobManagedBy cannot be switched off: this build always does"},
 		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
