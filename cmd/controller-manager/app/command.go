@@ -51,7 +51,7 @@ func NewCommand(p Program) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
-	command.AddCommand(newVersionCommand(), newHandoverCommand(o))
+	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newWhyCommand())
 	command.SetHelpCommand(newHelpCommand())
 	completeValues(command, o)
 	return command

@@ -1,0 +1,225 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/standalone-kcm/controller-manager/internal/why"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+)
+
+const whyHelp = `Say why an object is not as it was asked to be, and what ends the wait: the first line is the answer.
+With a namespace and no object, it says so of all that is not as wanted there, the worst first.
+
+It asks the API server with your own rights, needs no controller manager of ours in the cluster, and writes nothing.`
+
+const whyExample = `  controller-manager why deployment/web -n shop
+  controller-manager why pvc/data -n shop -o json
+  controller-manager why -n shop`
+
+// whySource says who has answered.
+const whySource = "worked out from the API with your rights; no controller was asked"
+
+// whyAgainAfter is how often --watch looks.
+const whyAgainAfter = 2 * time.Second
+
+// whyOptions are the flags of the command why.
+type whyOptions struct {
+	kubeconfig, context, namespace, output string
+	watch                                  bool
+	timeout                                time.Duration
+}
+
+// newWhyCommand explains objects.
+func newWhyCommand() *cobra.Command {
+	var o whyOptions
+	c := &cobra.Command{
+		Use:     "why [KIND/NAME | KIND NAME]",
+		Short:   "Say why an object is not as it was asked to be",
+		Long:    whyHelp,
+		Example: whyExample,
+		Args:    cobra.MaximumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.run(c.Context(), args, c.OutOrStdout())
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "File that says how to reach the API server, and as whom. "+
+		"Without it, that of kubectl is used, or the configuration that a pod has.")
+	flags.StringVar(&o.context, "context", "", "Context of the kubeconfig, instead of the current one.")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace, instead of that of the context.")
+	flags.StringVarP(&o.output, "output", "o", "text", "Form of the answer: text, json or yaml.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, and answer again when the answer changes.")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long one answer may take.")
+	return c
+}
+
+// run answers once, or until ctx ends.
+func (o *whyOptions) run(ctx context.Context, args []string, out io.Writer) error {
+	write, err := answerWriter(o.output)
+	if err != nil {
+		return err
+	}
+	ask, err := o.asker(args)
+	if err != nil {
+		return err
+	}
+	last := ""
+	for {
+		answer, summary, err := ask(ctx)
+		if err != nil {
+			return err
+		}
+		if summary != last {
+			if err := write(out, answer); err != nil {
+				return fmt.Errorf("write the answer: %w", err)
+			}
+		}
+		if last = summary; !o.watch {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(whyAgainAfter):
+		}
+	}
+}
+
+// asker returns a function that answers the question of the arguments, and says in one line how.
+func (o *whyOptions) asker(args []string) (func(context.Context) (texter, string, error), error) {
+	resource, name, err := parseObject(args)
+	if err != nil {
+		return nil, err
+	}
+	config, namespace, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := client.NewMapper(config)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := client.NewClients(config, mapper, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (texter, string, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+		if name == "" {
+			all := why.AskNamespace(ctx, clients.Reader(), mapper, time.Now(), namespace)
+			all.Source = whySource
+			return all, all.Summary, ctx.Err()
+		}
+		kind, err := kindNamed(mapper, resource)
+		if err != nil {
+			return nil, "", err
+		}
+		q := why.Question{Kind: kind, Namespace: namespace, Name: name}
+		if m, err := mapper.Mapping(ctx, kind); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", resource, err)
+		} else if !m.Namespaced {
+			q.Namespace = ""
+		}
+		answer, err := why.Ask(ctx, clients.Reader(), mapper, time.Now(), q)
+		if err != nil {
+			return nil, "", fmt.Errorf("%s %s: %w", resource, name, err)
+		}
+		answer.Source = whySource
+		return answer, answer.Summary, nil
+	}, nil
+}
+
+// client returns how to reach the API server, and the namespace that is meant.
+func (o *whyOptions) client() (*rest.Config, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reach the API server: %w", err)
+	}
+	config.QPS, config.ContentType, config.UserAgent = -1, "application/vnd.kubernetes.protobuf", "controller-manager why"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("namespace of the context: %w", err)
+	}
+	return config, cmp.Or(o.namespace, namespace), nil
+}
+
+// parseObject returns the two parts of "KIND/NAME" or "KIND NAME"; both are empty if nothing is given.
+func parseObject(args []string) (resource, name string, err error) {
+	switch len(args) {
+	case 0:
+		return "", "", nil
+	case 1:
+		resource, name, _ = strings.Cut(args[0], "/")
+	default:
+		resource, name = args[0], args[1]
+	}
+	if resource == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q is no KIND/NAME, such as deployment/web", strings.Join(args, " "))
+	}
+	return resource, name, nil
+}
+
+// kindNamed returns the kind that people mean: a resource, a singular, a short name or a kind, with or without group.
+func kindNamed(mapper *client.Mapper, text string) (schema.GroupVersionKind, error) {
+	names := restmapper.NewShortcutExpander(mapper, mapper.Discovery(), nil)
+	versioned, plain := schema.ParseResourceArg(strings.ToLower(text))
+	if versioned != nil {
+		if kind, err := names.KindFor(*versioned); err == nil {
+			return kind, nil
+		}
+	}
+	kind, err := names.KindFor(plain.WithVersion(""))
+	if err != nil {
+		return kind, fmt.Errorf("%q: %w", text, err)
+	}
+	return kind, nil
+}
+
+// texter is what can be written for people.
+type texter interface{ WriteText(w io.Writer) }
+
+// answerWriter returns how answers are written in a form.
+func answerWriter(form string) (func(io.Writer, texter) error, error) {
+	switch form {
+	case "text":
+		return func(w io.Writer, a texter) error {
+			a.WriteText(w)
+			return nil
+		}, nil
+	case "json":
+		return func(w io.Writer, a texter) error {
+			encoder := json.NewEncoder(w)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(a)
+		}, nil
+	case "yaml":
+		return func(w io.Writer, a texter) error {
+			text, err := yaml.Marshal(a)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(w, "---\n%s", text)
+			return err
+		}, nil
+	}
+	return nil, errors.New("--output must be text, json or yaml, not " + form)
+}

@@ -1,0 +1,130 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func jobCondition(j *batchv1.Job, t batchv1.JobConditionType) *batchv1.JobCondition {
+	for i, c := range j.Status.Conditions {
+		if c.Type == t && c.Status == corev1.ConditionTrue {
+			return &j.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
+	if jobCondition(j, batchv1.JobComplete) != nil {
+		return fine(j, "it is complete")
+	}
+	pods := w.podsOf(ctx, j, j.Spec.Selector)
+	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobFailureTarget} {
+		if c := jobCondition(j, t); c != nil {
+			v := fails(j, c.Reason, "it has failed: %s", c.Message)
+			return v.through(w.lastFailed(ctx, pods))
+		}
+	}
+	if ptr.Deref(j.Spec.Suspend, false) {
+		return waits(j, "Suspended", "it is suspended (spec.suspend)").until("somebody, or a queue, resumes it")
+	}
+	s := j.Status
+	v := waits(j, "Running", "%d of %d pods have succeeded, %d run, %d have failed", s.Succeeded, ptr.Deref(j.Spec.Completions, 1),
+		s.Active, s.Failed)
+	if below := w.worst(ctx, slices.DeleteFunc(slices.Clone(pods), ended)); below != nil {
+		return v.through(below)
+	}
+	if message := w.failedCreate(ctx, j); message != "" && s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
+		return v.through(w.refused(ctx, j, message))
+	}
+	if below := sidecar(pods); below != nil {
+		return v.through(below)
+	}
+	if s.Failed > 0 {
+		return v.through(w.lastFailed(ctx, pods))
+	}
+	if s.StartTime == nil {
+		return v.through(w.leader(ctx))
+	}
+	return v
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// lastFailed is a verdict on the pod that has failed last; nil if none is left.
+func (w *world) lastFailed(ctx context.Context, pods []*corev1.Pod) *verdict {
+	var last *corev1.Pod
+	for _, p := range pods {
+		if p.Status.Phase == corev1.PodFailed && (last == nil || last.CreationTimestamp.Before(&p.CreationTimestamp)) {
+			last = p
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return w.failedPod(last)
+}
+
+// sidecar is a verdict on a pod of which a container has ended well, and another one runs on; nil if there is none.
+func sidecar(pods []*corev1.Pod) *verdict {
+	for _, p := range pods {
+		done, running := "", ""
+		for _, s := range p.Status.ContainerStatuses {
+			switch {
+			case s.State.Terminated != nil && s.State.Terminated.ExitCode == 0:
+				done = s.Name
+			case s.State.Running != nil:
+				running = s.Name
+			}
+		}
+		if done != "" && running != "" && p.Status.Phase == corev1.PodRunning {
+			return fails(p, "SidecarRuns", "container %s has ended, and container %s runs on, so the pod never ends", done, running).
+				inferred().until("container %s ends, or is an init container with restartPolicy Always", running)
+		}
+	}
+	return nil
+}
+
+func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {
+	var own []*batchv1.Job
+	for _, j := range list[*batchv1.Job](ctx, w, c.Namespace, nil) {
+		if metav1.IsControlledBy(j, c) {
+			own = append(own, j)
+		}
+	}
+	slices.SortFunc(own, func(a, b *batchv1.Job) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	if ptr.Deref(c.Spec.Suspend, false) {
+		return fails(c, "Suspended", "it is suspended (spec.suspend): no Job is made").until("somebody sets spec.suspend to false")
+	}
+	if e := withReason(w.warnings(ctx, c), "FailedCreate", "UnparseableSchedule", "UnknownTimeZone", "InvalidSchedule", "FailedNeedsStart"); e != nil {
+		v := fails(c, e.Reason, "no Job is made on schedule %q", c.Spec.Schedule)
+		if e.Reason == "FailedCreate" {
+			return v.through(w.refused(ctx, c, e.Message))
+		}
+		v.says += ": " + e.Message
+		return v
+	}
+	if len(own) == 0 {
+		if e := withReason(w.warnings(ctx, c), "MissSchedule", "TooManyMissedTimes"); e != nil {
+			return fails(c, e.Reason, "%s", e.Message)
+		}
+		return fine(c, "no Job was due yet on schedule %q", c.Spec.Schedule)
+	}
+	below := w.explain(ctx, own[0])
+	if below == nil || below.state == AsWanted {
+		return fine(c, "its last Job %s is complete", own[0].Name)
+	}
+	says := fmt.Sprintf("its last Job is %s", own[0].Name)
+	if len(c.Status.Active) > 0 && c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent {
+		says += ", and no other one is made before it is over (concurrencyPolicy Forbid)"
+	}
+	return waits(c, "JobActive", "%s", says).through(below)
+}

@@ -1,0 +1,324 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// revision is the annotation by which Deployments and their ReplicaSets are told apart.
+const revision = "deployment.kubernetes.io/revision"
+
+// podsOf returns the pods that an object controls, among those that its selector matches.
+func (w *world) podsOf(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) (own []*corev1.Pod) {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil
+	}
+	for _, p := range list[*corev1.Pod](ctx, w, owner.GetNamespace(), s) {
+		if metav1.IsControlledBy(p, owner) {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// worst returns the verdict on the pod that needs people most; nil if all are as wanted.
+func (w *world) worst(ctx context.Context, pods []*corev1.Pod) (worst *verdict) {
+	const enough = 50 // pods of one template have the same cause; the first say it
+	looked := 0
+	for _, p := range pods {
+		if looked == enough || p.DeletionTimestamp == nil && ready(p) {
+			continue
+		}
+		looked++
+		if v := w.explain(ctx, p); v != nil && v.state != AsWanted && v.worse(worst) {
+			worst = v
+		}
+	}
+	return worst
+}
+
+// unseen is a verdict on an object of which no controller has seen the latest generation; nil if one has.
+func (w *world) unseen(ctx context.Context, o plan.Object, observed int64) *verdict {
+	if observed >= o.GetGeneration() {
+		return nil
+	}
+	v := waits(o, "NotObserved", "no controller has seen its generation %d yet", o.GetGeneration())
+	return v.through(w.leader(ctx))
+}
+
+// zero is a verdict on a workload that asks for no pods.
+func (w *world) zero(o plan.Object) *verdict {
+	return waits(o, "ScaledToZero", "it asks for no pods: spec.replicas is 0").until("somebody scales it up")
+}
+
+func (w *world) deployment(ctx context.Context, d *appsv1.Deployment) *verdict {
+	wanted, s := ptr.Deref(d.Spec.Replicas, 1), d.Status
+	switch {
+	case wanted == 0 && s.Replicas == 0:
+		return w.zero(d)
+	case d.Generation > s.ObservedGeneration:
+		return w.unseen(ctx, d, s.ObservedGeneration)
+	case s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted:
+		return fine(d, "all %d pods are of the latest template and available", wanted)
+	}
+	v := waits(d, "RollingOut", "%d of %d pods are of the latest template, %d are available", s.UpdatedReplicas, wanted,
+		s.AvailableReplicas)
+	if d.Spec.Paused && s.UpdatedReplicas < wanted {
+		v.reason, v.state = "Paused", Failing
+		v.says += "; it is paused"
+		return v.until("somebody resumes it")
+	}
+	newest, others := w.replicaSetsOf(ctx, d)
+	if newest == nil {
+		return w.noReplicaSet(ctx, d, v)
+	}
+	if below := w.replicaSet(ctx, newest); below.state != AsWanted {
+		return w.unavailableAtOnce(d, v.through(below))
+	}
+	for _, rs := range others {
+		if below := w.worst(ctx, w.podsOf(ctx, rs, rs.Spec.Selector)); below != nil {
+			return v.through(below)
+		}
+	}
+	if c := deploymentCondition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse {
+		return fails(d, c.Reason, "%s; %s", v.says, c.Message)
+	}
+	if d.Spec.MinReadySeconds > 0 {
+		v.says += fmt.Sprintf("; a pod counts %d seconds after it is ready", d.Spec.MinReadySeconds)
+	}
+	return v
+}
+
+// noReplicaSet is the verdict on a Deployment whose ReplicaSet is not there.
+func (w *world) noReplicaSet(ctx context.Context, d *appsv1.Deployment, v *verdict) *verdict {
+	if c := deploymentCondition(d, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
+		return v.through(w.refused(ctx, d, c.Message))
+	}
+	if c := deploymentCondition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse {
+		return v.through(w.refused(ctx, d, c.Message))
+	}
+	v.says += "; its ReplicaSet is not there yet"
+	return v.through(w.leader(ctx))
+}
+
+// unavailableAtOnce adds that a Deployment gives up all its old pods at once, which is why none is available while the
+// new ones are not.
+func (w *world) unavailableAtOnce(d *appsv1.Deployment, v *verdict) *verdict {
+	rolling := d.Spec.Strategy.RollingUpdate
+	if d.Status.AvailableReplicas > 0 || rolling == nil || rolling.MaxUnavailable == nil || d.Annotations[revision] == "1" {
+		return v
+	}
+	wanted := int(ptr.Deref(d.Spec.Replicas, 1))
+	if most, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, wanted, false); err == nil && most >= wanted {
+		v.says += fmt.Sprintf("; maxUnavailable is %s, so the old pods went before the new ones were ready", rolling.MaxUnavailable)
+	}
+	return v
+}
+
+func deploymentCondition(d *appsv1.Deployment, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
+	for i, c := range d.Status.Conditions {
+		if c.Type == t {
+			return &d.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// replicaSetsOf returns the ReplicaSet of the latest template, and the others that have pods.
+func (w *world) replicaSetsOf(ctx context.Context, d *appsv1.Deployment) (newest *appsv1.ReplicaSet, others []*appsv1.ReplicaSet) {
+	s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, nil
+	}
+	for _, rs := range list[*appsv1.ReplicaSet](ctx, w, d.Namespace, s) {
+		switch {
+		case !metav1.IsControlledBy(rs, d):
+		case rs.Annotations[revision] == d.Annotations[revision]:
+			newest = rs
+		case rs.Status.Replicas > 0:
+			others = append(others, rs)
+		}
+	}
+	return newest, others
+}
+
+func (w *world) replicaSet(ctx context.Context, rs *appsv1.ReplicaSet) *verdict {
+	failure := ""
+	for _, c := range rs.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			failure = c.Message
+		}
+	}
+	return w.replicas(ctx, rs, replicas{
+		wanted: ptr.Deref(rs.Spec.Replicas, 1), ready: rs.Status.ReadyReplicas, there: rs.Status.Replicas,
+		available: rs.Status.AvailableReplicas, observed: rs.Status.ObservedGeneration, failure: failure,
+		pods: w.podsOf(ctx, rs, rs.Spec.Selector),
+	})
+}
+
+func (w *world) replicationController(ctx context.Context, rc *corev1.ReplicationController) *verdict {
+	failure := ""
+	for _, c := range rc.Status.Conditions {
+		if c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue {
+			failure = c.Message
+		}
+	}
+	return w.replicas(ctx, rc, replicas{
+		wanted: ptr.Deref(rc.Spec.Replicas, 1), ready: rc.Status.ReadyReplicas, there: rc.Status.Replicas,
+		available: rc.Status.AvailableReplicas, observed: rc.Status.ObservedGeneration, failure: failure,
+		pods: w.podsOf(ctx, rc, &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}),
+	})
+}
+
+// replicas is what ReplicaSets and ReplicationControllers have in common.
+type replicas struct {
+	wanted, ready, available, there int32
+	observed                        int64
+	failure                         string // to create or delete a pod
+	pods                            []*corev1.Pod
+}
+
+func (w *world) replicas(ctx context.Context, o plan.Object, r replicas) *verdict {
+	switch {
+	case r.wanted == 0 && r.there == 0 && metav1.GetControllerOfNoCopy(o) == nil:
+		return w.zero(o)
+	case o.GetGeneration() > r.observed:
+		return w.unseen(ctx, o, r.observed)
+	case r.there == r.wanted && r.available == r.wanted:
+		return fine(o, "all %d pods are available", r.wanted)
+	}
+	v := waits(o, "NotAvailable", "%d of %d pods are there, %d are ready", r.there, r.wanted, r.ready)
+	if r.there < r.wanted {
+		if r.failure == "" {
+			r.failure = w.failedCreate(ctx, o)
+		}
+		if r.failure != "" {
+			return v.through(w.refused(ctx, o, r.failure))
+		}
+	}
+	if below := w.worst(ctx, r.pods); below != nil {
+		return v.through(below)
+	}
+	if below := w.preempted(ctx, o); below != nil && r.ready < r.wanted {
+		return v.through(below)
+	}
+	if r.ready > r.available {
+		v.says += fmt.Sprintf(", %d are available", r.available)
+	}
+	return v
+}
+
+// failedCreate is what the latest event says of a pod or a claim that was refused, if it is newer than what was
+// created; empty if nothing was refused.
+func (w *world) failedCreate(ctx context.Context, owner plan.Object) string {
+	e := withReason(w.warnings(ctx, owner), "FailedCreate")
+	if e == nil {
+		return ""
+	}
+	return e.Message
+}
+
+func (w *world) statefulSet(ctx context.Context, s *appsv1.StatefulSet) *verdict {
+	wanted, st := ptr.Deref(s.Spec.Replicas, 1), s.Status
+	switch {
+	case wanted == 0 && st.Replicas == 0:
+		return w.zero(s)
+	case s.Generation > st.ObservedGeneration:
+		return w.unseen(ctx, s, st.ObservedGeneration)
+	}
+	updated := st.UpdatedReplicas
+	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || st.CurrentRevision == st.UpdateRevision {
+		updated = wanted
+	} else if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+		updated = max(updated, min(wanted, st.UpdatedReplicas+*r.Partition))
+	}
+	if st.Replicas == wanted && st.ReadyReplicas == wanted && st.AvailableReplicas == wanted && updated == wanted {
+		return fine(s, "all %d pods are available", wanted)
+	}
+	v := waits(s, "RollingOut", "%d of %d pods are there, %d are ready, %d are of the latest revision", st.Replicas, wanted,
+		st.ReadyReplicas, updated)
+	pods := w.podsOf(ctx, s, s.Spec.Selector)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // by ordinal
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	if below := w.worst(ctx, pods); below != nil {
+		return w.brokenRevision(s, pods, v.through(below))
+	}
+	if message := w.failedCreate(ctx, s); message != "" && st.Replicas < wanted {
+		return v.through(w.refused(ctx, s, message))
+	}
+	if below := w.preempted(ctx, s); below != nil {
+		return v.through(below)
+	}
+	return v
+}
+
+// brokenRevision adds that a pod of an old revision is not replaced before it is ready, which it will not be.
+func (w *world) brokenRevision(s *appsv1.StatefulSet, pods []*corev1.Pod, v *verdict) *verdict {
+	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || s.Status.CurrentRevision == s.Status.UpdateRevision {
+		return v
+	}
+	for _, p := range pods {
+		if !ready(p) && p.Labels[appsv1.StatefulSetRevisionLabel] != s.Status.UpdateRevision {
+			v.last().ends = fmt.Sprintf("somebody deletes pod %s: the StatefulSet waits until a pod is ready before it replaces it",
+				p.Name)
+			return v
+		}
+	}
+	return v
+}
+
+func (w *world) daemonSet(ctx context.Context, d *appsv1.DaemonSet) *verdict {
+	st := d.Status
+	if d.Generation > st.ObservedGeneration {
+		return w.unseen(ctx, d, st.ObservedGeneration)
+	}
+	updated := st.UpdatedNumberScheduled
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		updated = st.DesiredNumberScheduled
+	}
+	all := st.NumberAvailable >= st.DesiredNumberScheduled && st.CurrentNumberScheduled >= st.DesiredNumberScheduled &&
+		updated >= st.DesiredNumberScheduled
+	switch {
+	case st.DesiredNumberScheduled == 0:
+		return waits(d, "NoNode", "no node fits: its node selector is %s, and taints count", selectorText(d.Spec.Template.Spec)).inferred()
+	case all:
+		return fine(d, "all %d pods are available", st.DesiredNumberScheduled)
+	}
+	v := waits(d, "RollingOut", "%d of %d nodes have their pod, %d are available, %d are of the latest template",
+		st.CurrentNumberScheduled, st.DesiredNumberScheduled, st.NumberAvailable, updated)
+	if below := w.worst(ctx, w.podsOf(ctx, d, d.Spec.Selector)); below != nil {
+		return v.through(below)
+	}
+	if message := w.failedCreate(ctx, d); message != "" {
+		return v.through(w.refused(ctx, d, message))
+	}
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && updated > st.UpdatedNumberScheduled {
+		v.says += "; old pods are replaced when somebody deletes them"
+	}
+	return v
+}
+
+// selectorText is where a template wants its pods to be.
+func selectorText(s corev1.PodSpec) string {
+	text := labels.Set(s.NodeSelector).String()
+	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
+		text += " with node affinity"
+	}
+	if text == "" {
+		return "empty"
+	}
+	return text
+}
