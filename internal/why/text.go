@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // WriteText writes an answer for people. The first line is the answer.
@@ -29,13 +30,18 @@ func (a Answer) WriteText(w io.Writer) {
 		}
 		notes = append(notes, [2]string{"Deleted", fmt.Sprintf("%s: %s", d.Since.UTC().Format("2006-01-02 15:04:05Z"), rule)})
 	}
-	for _, name := range a.Unread {
+	writeNotes(w, sourceNotes(notes, a.Unread, a.Source))
+}
+
+// sourceNotes adds what an answer stands on.
+func sourceNotes(notes [][2]string, unread []string, source string) [][2]string {
+	for _, name := range unread {
 		notes = append(notes, [2]string{"Not read", name})
 	}
-	if a.Source != "" {
-		notes = append(notes, [2]string{"Source", a.Source})
+	if source != "" {
+		notes = append(notes, [2]string{"Source", source})
 	}
-	writeNotes(w, notes)
+	return notes
 }
 
 // writeNotes writes lines with a title each, after an empty line.
@@ -59,12 +65,38 @@ func (o Overview) WriteText(w io.Writer) {
 	for _, a := range o.Answers {
 		fmt.Fprintf(w, "  %s\n", a.Summary)
 	}
-	var notes [][2]string
-	for _, name := range o.Unread {
-		notes = append(notes, [2]string{"Not read", name})
+	writeNotes(w, sourceNotes(nil, o.Unread, o.Source))
+}
+
+// WriteText writes deletions for people: a line for each object, in the order of time.
+func (d Deletions) WriteText(w io.Writer) {
+	fmt.Fprintln(w, d.Summary)
+	if len(d.Items) > 0 {
+		fmt.Fprintln(w)
 	}
-	if o.Source != "" {
-		notes = append(notes, [2]string{"Source", o.Source})
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, item := range d.Items {
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", item.Object, item.at(d.Time.Time), item.says())
 	}
-	writeNotes(w, notes)
+	table.Flush()
+	writeNotes(w, sourceNotes(nil, d.Unread, d.Source))
+}
+
+// at says when an object goes, or since when it does.
+func (p PendingDeletion) at(now time.Time) string {
+	switch {
+	case p.Since != nil:
+		return "since " + short(now.Sub(p.Since.Time))
+	case p.At != nil && p.At.After(now):
+		return "in " + short(p.At.Sub(now))
+	}
+	return "now"
+}
+
+// says is the rule, and what holds the object.
+func (p PendingDeletion) says() string {
+	if len(p.HeldBy) == 0 || p.Since == nil {
+		return p.Rule
+	}
+	return fmt.Sprintf("%s; held by %s", p.Rule, strings.Join(p.HeldBy, ", "))
 }

@@ -19,16 +19,19 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/why"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const whyHelp = `Say why an object is not as it was asked to be, and what ends the wait: the first line is the answer.
 With a namespace and no object, it says so of all that is not as wanted there, the worst first.
+With --deleting it says what is about to go, by which rule, and when.
 
 It asks the API server with your own rights, needs no controller manager of ours in the cluster, and writes nothing.`
 
 const whyExample = `  controller-manager why deployment/web -n shop
   controller-manager why pvc/data -n shop -o json
-  controller-manager why -n shop`
+  controller-manager why -n shop
+  controller-manager why --deleting`
 
 // whySource says who has answered.
 const whySource = "worked out from the API with your rights; no controller was asked"
@@ -39,7 +42,7 @@ const whyAgainAfter = 2 * time.Second
 // whyOptions are the flags of the command why.
 type whyOptions struct {
 	kubeconfig, context, namespace, output string
-	watch                                  bool
+	watch, deleting                        bool
 	timeout                                time.Duration
 }
 
@@ -63,6 +66,7 @@ func newWhyCommand() *cobra.Command {
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace, instead of that of the context.")
 	flags.StringVarP(&o.output, "output", "o", "text", "Form of the answer: text, json or yaml.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, and answer again when the answer changes.")
+	flags.BoolVar(&o.deleting, "deleting", false, "Say what is being deleted and what is about to be, in the namespace or in all.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long one answer may take.")
 	return c
 }
@@ -102,8 +106,11 @@ func (o *whyOptions) run(ctx context.Context, args []string, out io.Writer) erro
 // asker returns a function that answers the question of the arguments, and says in one line how.
 func (o *whyOptions) asker(args []string) (func(context.Context) (texter, string, error), error) {
 	resource, name, err := parseObject(args)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case o.deleting && name != "":
+		return nil, errors.New("--deleting is about all objects: name none")
 	}
 	config, namespace, err := o.client()
 	if err != nil {
@@ -120,28 +127,41 @@ func (o *whyOptions) asker(args []string) (func(context.Context) (texter, string
 	return func(ctx context.Context) (texter, string, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)
 		defer cancel()
-		if name == "" {
+		switch {
+		case o.deleting:
+			all := why.AskDeletions(ctx, clients.Reader(), mapper, time.Now(), o.namespace)
+			all.Source = whySource
+			return all, all.Summary, ctx.Err()
+		case name == "":
 			all := why.AskNamespace(ctx, clients.Reader(), mapper, time.Now(), namespace)
 			all.Source = whySource
 			return all, all.Summary, ctx.Err()
 		}
-		kind, err := kindNamed(mapper, resource)
-		if err != nil {
-			return nil, "", err
-		}
-		q := why.Question{Kind: kind, Namespace: namespace, Name: name}
-		if m, err := mapper.Mapping(ctx, kind); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", resource, err)
-		} else if !m.Namespaced {
-			q.Namespace = ""
-		}
-		answer, err := why.Ask(ctx, clients.Reader(), mapper, time.Now(), q)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s %s: %w", resource, name, err)
-		}
-		answer.Source = whySource
-		return answer, answer.Summary, nil
+		answer, err := askAbout(ctx, clients, resource, plan.Key{Namespace: namespace, Name: name})
+		return answer, answer.Summary, err
 	}, nil
+}
+
+// askAbout answers for one object, whose kind people have given as a resource.
+func askAbout(ctx context.Context, clients *client.Clients, resource string, key plan.Key) (a why.Answer, err error) {
+	mapper := clients.Mapper()
+	kind, err := kindNamed(mapper, resource)
+	if err != nil {
+		return a, err
+	}
+	m, err := mapper.Mapping(ctx, kind)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", resource, err)
+	}
+	q := why.Question{Kind: kind, Name: key.Name}
+	if m.Namespaced {
+		q.Namespace = key.Namespace
+	}
+	if a, err = why.Ask(ctx, clients.Reader(), mapper, time.Now(), q); err != nil {
+		return a, fmt.Errorf("%s %s: %w", resource, key.Name, err)
+	}
+	a.Source = whySource
+	return a, nil
 }
 
 // client returns how to reach the API server, and the namespace that is meant.
