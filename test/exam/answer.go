@@ -55,7 +55,8 @@ func (a Asker) Ask(ctx context.Context, object, namespace string) (*Answer, erro
 	command := exec.CommandContext(ctx, a.Program, "why", object, "-n", namespace, "--kubeconfig", a.Kubeconfig, "-o", "json")
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil {
+	err := command.Run()
+	if err != nil && stdout.Len() == 0 { // with an answer, the exit code may tell that something is wrong
 		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command.Args[1:], " "), err, strings.TrimSpace(stderr.String()))
 	}
 	answer := &Answer{}

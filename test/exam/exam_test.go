@@ -124,31 +124,35 @@ func (s *session) examine(t *testing.T, p *Problem) {
 	if err := place.SetUp(t.Context(), problem); err != nil {
 		t.Fatalf("%s cannot be set up: %v", p.Name, err)
 	}
-	t.Logf("set up in %v", time.Since(began).Round(100*time.Millisecond))
-	if *onlySetUp {
-		return
-	}
-	s.keep(p, s.ask(t, place, problem))
-}
-
-// ask asks the question several times and judges the answers.
-func (s *session) ask(t *testing.T, place *Place, p *Problem) Result {
-	t.Helper()
-	text, asked, err := place.Describe(t.Context(), p.Ask)
+	text, asked, err := place.Describe(t.Context(), problem.Ask)
 	if err != nil {
 		t.Fatal(err)
 	}
+	described := problem.describedBy(text, asked)
+	t.Logf("set up in %v, and describe names the component: %v", time.Since(began).Round(100*time.Millisecond), described)
+	if *onlySetUp {
+		return
+	}
+	r := s.ask(t, place.NS, problem)
+	r.Described = described
+	s.keep(p, r)
+}
+
+// ask asks the question several times and judges the answers.
+func (s *session) ask(t *testing.T, namespace string, p *Problem) Result {
+	t.Helper()
 	var answers []*Answer
 	for range times {
-		a, err := s.asker.Ask(t.Context(), p.Ask, place.NS)
+		began := time.Now()
+		a, err := s.asker.Ask(t.Context(), p.Ask, namespace)
 		if err != nil {
 			t.Logf("WRONG: %v", err)
-			return Result{Said: "nothing", Wrong: err, Described: p.describedBy(text, asked)}
+			return Result{Said: "nothing", Wrong: err}
 		}
+		t.Logf("after %v: %s", time.Since(began).Round(time.Millisecond), a.Summary)
 		answers = append(answers, a)
 	}
-	r := Judge(p, place.NS, answers)
-	r.Described = p.describedBy(text, asked)
+	r := Judge(p, namespace, answers)
 	if r.Wrong != nil {
 		t.Logf("WRONG: %v", r.Wrong)
 	}
