@@ -29,8 +29,11 @@ func Table(all []Result) string {
 		fmt.Fprintf(&b, "| %s | %s | `%s` | `%s` | %s | %s | %d |\n", r.Title, r.Like, r.Ask, causes[0], yes(r.Wrong == nil),
 			yes(r.Described), r.Commands)
 	}
-	return b.String()
+	return readable.Replace(b.String())
 }
+
+// readable names objects as if their namespace had none of the names that a run makes up.
+var readable = strings.NewReplacer("$NS-", "", "$NS.", "", "$NS", "NAMESPACE")
 
 // rank puts our own problems first.
 func rank(like string) int {
