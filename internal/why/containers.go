@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -70,10 +71,15 @@ func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.Container
 func (w *world) image(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus, kind string) *verdict {
 	waiting := s.State.Waiting
 	v := fails(p, waiting.Reason, "the image %s of %s %s cannot be pulled: %s", imageOf(p, s), kind, s.Name, waiting.Message)
+	v.until("the image exists and the node may pull it")
 	if e := withReason(w.warnings(ctx, p), "FailedToRetrieveImagePullSecret"); e != nil {
-		v.says += "; " + e.Message
+		for _, s := range p.Spec.ImagePullSecrets {
+			if strings.Contains(e.Message, s.Name) {
+				return v.through(lacking[*corev1.Secret](p.Namespace, s.Name, "it cannot be read, and the image is to be pulled with it"))
+			}
+		}
 	}
-	return v.until("the image exists and the node may pull it")
+	return v
 }
 
 // imageOf is the image as the pod names it.

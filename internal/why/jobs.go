@@ -43,9 +43,6 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 	if message := w.failedCreate(ctx, j); message != "" && s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
 		return v.through(w.refused(ctx, j, message))
 	}
-	if below := sidecar(pods); below != nil {
-		return v.through(below)
-	}
 	if s.Failed > 0 {
 		return v.through(w.lastFailed(ctx, pods))
 	}
@@ -70,27 +67,7 @@ func (w *world) lastFailed(ctx context.Context, pods []*corev1.Pod) *verdict {
 	if last == nil {
 		return nil
 	}
-	return w.failedPod(last)
-}
-
-// sidecar is a verdict on a pod of which a container has ended well, and another one runs on; nil if there is none.
-func sidecar(pods []*corev1.Pod) *verdict {
-	for _, p := range pods {
-		done, running := "", ""
-		for _, s := range p.Status.ContainerStatuses {
-			switch {
-			case s.State.Terminated != nil && s.State.Terminated.ExitCode == 0:
-				done = s.Name
-			case s.State.Running != nil:
-				running = s.Name
-			}
-		}
-		if done != "" && running != "" && p.Status.Phase == corev1.PodRunning {
-			return fails(p, "SidecarRuns", "container %s has ended, and container %s runs on, so the pod never ends", done, running).
-				inferred().until("container %s ends, or is an init container with restartPolicy Always", running)
-		}
-	}
-	return nil
+	return w.failedPod(ctx, last)
 }
 
 func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {

@@ -77,11 +77,7 @@ func (w *world) renewed(ctx context.Context, n *corev1.Node) string {
 // leader is a verdict on the controller manager; nil if one leads, or that cannot be known.
 func (w *world) leader(ctx context.Context) *verdict {
 	l, is := get[*coordinationv1.Lease](ctx, w, metav1.NamespaceSystem, "kube-controller-manager")
-	if is == absent {
-		return lacking[*coordinationv1.Lease](metav1.NamespaceSystem, "kube-controller-manager",
-			"no controller manager has it: none may be running").inferred()
-	}
-	if is != present || l.Spec.RenewTime == nil {
+	if is != present || l.Spec.RenewTime == nil { // a manager may lead by another lease, or by none
 		return nil
 	}
 	lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second

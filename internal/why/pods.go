@@ -31,7 +31,7 @@ func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
 	case p.Status.Phase == corev1.PodSucceeded:
 		return fine(p, "all its containers have ended well")
 	case p.Status.Phase == corev1.PodFailed:
-		return w.failedPod(p)
+		return w.failedPod(ctx, p)
 	case p.Spec.NodeName == "":
 		return w.unscheduled(ctx, p)
 	}
@@ -40,6 +40,9 @@ func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
 		return v
 	}
 	if v := w.containers(ctx, p); v != nil {
+		return v
+	}
+	if v := sidecar(p); v != nil {
 		return v
 	}
 	if ready(p) {
@@ -52,12 +55,16 @@ func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
 }
 
 // failedPod is a verdict on a pod that has ended badly.
-func (w *world) failedPod(p *corev1.Pod) *verdict {
+func (w *world) failedPod(ctx context.Context, p *corev1.Pod) *verdict {
 	if c := podCondition(p, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue {
 		return fails(p, c.Reason, "it was ended: %s", c.Message)
 	}
 	if p.Status.Reason != "" {
-		return fails(p, p.Status.Reason, "it has failed: %s: %s", p.Status.Reason, p.Status.Message)
+		v := fails(p, p.Status.Reason, "it has failed: %s: %s", p.Status.Reason, p.Status.Message)
+		if p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "node was low on resource") {
+			return v.through(w.wasLow(ctx, p))
+		}
+		return v
 	}
 	for _, s := range allStatuses(p) {
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
@@ -65,6 +72,39 @@ func (w *world) failedPod(p *corev1.Pod) *verdict {
 		}
 	}
 	return fails(p, "Failed", "it has failed")
+}
+
+// wasLow is a verdict on a node whose kubelet has evicted a pod.
+func (w *world) wasLow(ctx context.Context, p *corev1.Pod) *verdict {
+	n, is := get[*corev1.Node](ctx, w, "", p.Spec.NodeName)
+	if is != present {
+		return nil
+	}
+	if v := w.node(ctx, n); v.state == Failing {
+		return v.adding(p.Status.Message)
+	}
+	return fails(n, "WasLow", "its kubelet has evicted pods: %s", p.Status.Message)
+}
+
+// sidecar is a verdict on a pod of which a container has ended well, and another one runs on; nil if that is as wanted.
+func sidecar(p *corev1.Pod) *verdict {
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways || p.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	done, running := "", ""
+	for _, s := range p.Status.ContainerStatuses {
+		switch {
+		case s.State.Terminated != nil && s.State.Terminated.ExitCode == 0:
+			done = s.Name
+		case s.State.Running != nil:
+			running = s.Name
+		}
+	}
+	if done == "" || running == "" {
+		return nil
+	}
+	return fails(p, "SidecarRuns", "container %s has ended, and container %s runs on, so the pod never ends", done, running).
+		inferred().until("container %s ends, or is an init container with restartPolicy Always", running)
 }
 
 // allStatuses are those of all containers, those that run first before others.
@@ -162,15 +202,15 @@ func (w *world) unscheduled(ctx context.Context, p *corev1.Pod) *verdict {
 	return w.unschedulable(ctx, p, c.Message)
 }
 
-// preempted is a verdict on whom the pods of an owner have made room for; nil if for nobody.
-func (w *world) preempted(ctx context.Context, owner plan.Object) *verdict {
-	for _, e := range w.events(ctx, owner.GetNamespace(), "reason=Preempted") {
-		if !strings.HasPrefix(e.InvolvedObject.Name, owner.GetName()+"-") {
+// preempted is a verdict on whom pods of an owner have made room for; nil if for nobody.
+func (w *world) preempted(ctx context.Context, about plan.Object, owner string) *verdict {
+	for _, e := range w.events(ctx, about.GetNamespace(), "reason=Preempted") {
+		if !strings.HasPrefix(e.InvolvedObject.Name, owner+"-") {
 			continue
 		}
 		by := w.podIn(ctx, e)
 		if by == nil {
-			return fails(owner, "Preempted", "pod %s: %s", e.InvolvedObject.Name, e.Message)
+			return fails(about, "Preempted", "pod %s: %s", e.InvolvedObject.Name, e.Message)
 		}
 		v := fails(by, "Preempted", "it has the place of pod %s, because its priority is higher (%s)", e.InvolvedObject.Name,
 			priorityOf(by))

@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 // What the scheduler says of a pod that fits no node. Each part counts nodes: "0/3 nodes are available: 3 ...".
@@ -21,7 +23,7 @@ var (
 	lostClaim    = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" (bound to non-existent persistentvolume|is being deleted)`)
 	unboundClaim = regexp.MustCompile(`unbound immediate PersistentVolumeClaims|didn't find available persistent volumes|` +
 		`persistentvolumeclaim.* not bound`)
-	insufficient = regexp.MustCompile(`Insufficient ([a-zA-Z0-9./-]+)`)
+	insufficient = regexp.MustCompile(`Insufficient ([a-zA-Z0-9/-]+(?:\.[a-zA-Z0-9/-]+)*)`)
 	untolerated  = regexp.MustCompile(`untolerated taint(?:\(s\)| \{([^:}]+): ?([^}]*)\})`)
 )
 
@@ -253,11 +255,42 @@ func (w *world) tooLarge(ctx context.Context, p *corev1.Pod, name corev1.Resourc
 	if wants.Cmp(largest) > 0 {
 		v.reason = "TooLarge"
 		v.says = fmt.Sprintf("it requests %s of %s, and the largest node has %s: %s", wants.String(), name, largest.String(), v.says)
-		return v.until("the pod template requests less, or a larger node comes")
+		return v.until("the pod template requests less, or a larger node comes").through(w.mutated(ctx, p, name))
 	}
 	v.reason = "NoRoom"
 	v.says = fmt.Sprintf("it requests %s of %s, and no node has that left: %s", wants.String(), name, v.says)
-	return v.until("pods end, or nodes come")
+	return v.until("pods end, or nodes come").through(w.rivals(ctx, p, name))
+}
+
+// rivals is a verdict on a pod of higher priority that has the place that another one wants; nil if there is none.
+func (w *world) rivals(ctx context.Context, p *corev1.Pod, name corev1.ResourceName) *verdict {
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		if v := w.preempted(ctx, p, owner.Name); v != nil {
+			return v
+		}
+	}
+	const enough = 3 // nodes; the pods of all would be too many to read
+	var largest *corev1.Pod
+	looked := 0
+	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
+		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); !fits || err != nil || looked == enough {
+			continue
+		}
+		looked++
+		for _, other := range w.podsOn(ctx, n.Name) {
+			higher := ptr.Deref(other.Spec.Priority, 0) > ptr.Deref(p.Spec.Priority, 0) && !ended(other)
+			takes := requestOf(other, name)
+			if higher && !takes.IsZero() && (largest == nil || takes.Cmp(requestOf(largest, name)) > 0) {
+				largest = other
+			}
+		}
+	}
+	if largest == nil {
+		return nil
+	}
+	takes := requestOf(largest, name)
+	return fails(largest, "HigherPriority", "it takes %s of %s on node %s, and its priority is higher (%s)", takes.String(), name,
+		largest.Spec.NodeName, priorityOf(largest)).inferred()
 }
 
 // requestOf is how much of a resource the containers of a pod request.

@@ -141,12 +141,11 @@ func (w *world) notProvisioned(ctx context.Context, c *corev1.PersistentVolumeCl
 	if e := withReason(w.warnings(ctx, c), "ProvisioningFailed"); e != nil {
 		return v.through(fails(s, "ProvisioningFailed", "its provisioner %s fails: %s", s.Provisioner, e.Message))
 	}
-	if w.now.Sub(c.CreationTimestamp.Time).Seconds() < 10 {
-		return v
-	}
 	silent := fails(s, "NoAnswer", "its provisioner %s has not answered for %s", s.Provisioner, w.ago(c.CreationTimestamp))
 	if _, is := get[*storagev1.CSIDriver](ctx, w, "", s.Provisioner); is == absent {
 		silent.says += ", and no CSIDriver has that name"
+	} else if w.now.Sub(c.CreationTimestamp.Time).Seconds() < 10 {
+		return v
 	}
 	return v.through(silent.inferred().until("the provisioner %s runs", s.Provisioner))
 }

@@ -145,7 +145,7 @@ func (w *world) replicaSetsOf(ctx context.Context, d *appsv1.Deployment) (newest
 	for _, rs := range list[*appsv1.ReplicaSet](ctx, w, d.Namespace, s) {
 		switch {
 		case !metav1.IsControlledBy(rs, d):
-		case rs.Annotations[revision] == d.Annotations[revision]:
+		case rs.Annotations[revision] == d.Annotations[revision] || d.Annotations[revision] == "":
 			newest = rs
 		case rs.Status.Replicas > 0:
 			others = append(others, rs)
@@ -211,7 +211,7 @@ func (w *world) replicas(ctx context.Context, o plan.Object, r replicas) *verdic
 	if below := w.worst(ctx, r.pods); below != nil {
 		return v.through(below)
 	}
-	if below := w.preempted(ctx, o); below != nil && r.ready < r.wanted {
+	if below := w.preempted(ctx, o, o.GetName()); below != nil && r.ready < r.wanted {
 		return v.through(below)
 	}
 	if r.ready > r.available {
@@ -239,7 +239,7 @@ func (w *world) statefulSet(ctx context.Context, s *appsv1.StatefulSet) *verdict
 		return w.unseen(ctx, s, st.ObservedGeneration)
 	}
 	updated := st.UpdatedReplicas
-	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || st.CurrentRevision == st.UpdateRevision {
+	if st.CurrentRevision == st.UpdateRevision {
 		updated = wanted
 	} else if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
 		updated = max(updated, min(wanted, st.UpdatedReplicas+*r.Partition))
@@ -259,10 +259,19 @@ func (w *world) statefulSet(ctx context.Context, s *appsv1.StatefulSet) *verdict
 	if message := w.failedCreate(ctx, s); message != "" && st.Replicas < wanted {
 		return v.through(w.refused(ctx, s, message))
 	}
-	if below := w.preempted(ctx, s); below != nil {
+	if below := w.preempted(ctx, s, s.Name); below != nil {
 		return v.through(below)
 	}
+	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && updated < wanted {
+		return onDelete(v)
+	}
 	return v
+}
+
+// onDelete adds that old pods stay until somebody deletes them.
+func onDelete(v *verdict) *verdict {
+	v.reason = "OnDelete"
+	return v.adding("updateStrategy is OnDelete").until("somebody deletes the pods of the old template")
 }
 
 // brokenRevision adds that a pod of an old revision is not replaced before it is ready, which it will not be.
@@ -286,9 +295,6 @@ func (w *world) daemonSet(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 		return w.unseen(ctx, d, st.ObservedGeneration)
 	}
 	updated := st.UpdatedNumberScheduled
-	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		updated = st.DesiredNumberScheduled
-	}
 	all := st.NumberAvailable >= st.DesiredNumberScheduled && st.CurrentNumberScheduled >= st.DesiredNumberScheduled &&
 		updated >= st.DesiredNumberScheduled
 	switch {
@@ -305,8 +311,8 @@ func (w *world) daemonSet(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 	if message := w.failedCreate(ctx, d); message != "" {
 		return v.through(w.refused(ctx, d, message))
 	}
-	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && updated > st.UpdatedNumberScheduled {
-		v.says += "; old pods are replaced when somebody deletes them"
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && updated < st.DesiredNumberScheduled {
+		return onDelete(v)
 	}
 	return v
 }

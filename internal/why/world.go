@@ -135,6 +135,20 @@ func (w *world) list(
 	return all
 }
 
+// podsOn are the pods of a node.
+func (w *world) podsOn(ctx context.Context, node string) []*corev1.Pod {
+	q := query{client.KindFor[*corev1.Pod](), "", "spec.nodeName=" + node}
+	known, ok := w.lists[q]
+	if !ok {
+		var err error
+		if known, err = w.readList(ctx, q, metav1.ListOptions{FieldSelector: q.selector}); err != nil {
+			w.noteUnread(q, err)
+		}
+		w.lists[q] = known
+	}
+	return plan.Typed[*corev1.Pod](known)
+}
+
 // listAny reads the metadata of all objects of a kind in a namespace.
 func (w *world) listAny(ctx context.Context, kind schema.GroupVersionKind, namespace string) []plan.Object {
 	q := query{kind, namespace, "metadata"}
