@@ -87,7 +87,7 @@ func (w *world) deployment(ctx context.Context, d *appsv1.Deployment) *verdict {
 	if below := w.replicaSet(ctx, newest); below.state != AsWanted {
 		return w.unavailableAtOnce(d, v.through(below))
 	}
-	for _, rs := range others {
+	for _, rs := range append(others, newest) { // whose own status may be older than that of its pods
 		if below := w.worst(ctx, w.podsOf(ctx, rs, rs.Spec.Selector)); below != nil {
 			return v.through(below)
 		}
