@@ -171,7 +171,8 @@ func (v *verdict) answer(w *world) Answer {
 		return a
 	}
 	last := v.last()
-	a.Cause = &Cause{Object: last.object, Reason: last.reason, Message: last.says, Certain: !last.likely, Ends: last.ends}
+	a.Cause = &Cause{Object: last.object, Reason: last.reason, Message: last.says, Certain: !last.likely,
+		Ends: last.ends}
 	if last != v {
 		word := "Cause"
 		if last.likely {

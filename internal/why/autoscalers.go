@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-var missingRequest = regexp.MustCompile(`missing request for (\S+) in container (\S+) of Pod (\S+)|missing request for (\S+)`)
+var missingRequest = regexp.MustCompile(`missing request for \S+(?: in container \S+ of Pod \S+)?`)
 
 func (w *world) autoscaler(ctx context.Context, a *autoscalingv2.HorizontalPodAutoscaler) *verdict {
 	at := a.Spec.ScaleTargetRef
@@ -21,24 +21,23 @@ func (w *world) autoscaler(ctx context.Context, a *autoscalingv2.HorizontalPodAu
 	name := Ref{at.APIVersion, at.Kind, a.Namespace, at.Name}
 	if is == absent {
 		v := fails(a, "NoTarget", "what it scales does not exist")
-		return v.through(&verdict{object: name, state: Failing, reason: "NotFound", says: "it does not exist, and autoscaler " +
-			a.Name + " wants it"})
+		return v.through(&verdict{object: name, state: Failing, reason: "NotFound",
+			says: "it does not exist, and autoscaler " +
+				a.Name + " wants it"})
 	}
-	conditions := map[autoscalingv2.HorizontalPodAutoscalerConditionType]autoscalingv2.HorizontalPodAutoscalerCondition{}
-	for _, c := range a.Status.Conditions {
-		conditions[c.Type] = c
-	}
-	if c := conditions[autoscalingv2.AbleToScale]; c.Status == corev1.ConditionFalse && c.Reason != "BackoffBoth" {
+	if c := scaling(a, autoscalingv2.AbleToScale); c.Status == corev1.ConditionFalse && c.Reason != "BackoffBoth" {
 		return fails(a, c.Reason, "it cannot scale: %s", c.Message)
 	}
-	if c := conditions[autoscalingv2.ScalingActive]; c.Status == corev1.ConditionFalse {
+	if c := scaling(a, autoscalingv2.ScalingActive); c.Status == corev1.ConditionFalse {
 		v := fails(a, c.Reason, "it does not scale: %s", c.Message)
 		switch {
 		case missingRequest.MatchString(c.Message) && is == present:
-			return v.through(fails(target, "NoRequest", "its pods lack what is measured: %s", missingRequest.FindString(c.Message)).
+			return v.through(fails(target, "NoRequest", "its pods lack what is measured: %s",
+				missingRequest.FindString(c.Message)).
 				until("its template requests that resource"))
 		case c.Reason == "ScalingDisabled":
-			return v.through(&verdict{object: name, state: Waiting, reason: "ScaledToZero", says: "its spec.replicas is 0"})
+			return v.through(&verdict{object: name, state: Waiting, reason: "ScaledToZero",
+				says: "its spec.replicas is 0"})
 		case is == present:
 			if below := w.explain(ctx, target); below != nil && below.state == Failing {
 				return v.through(below)
@@ -49,10 +48,22 @@ func (w *world) autoscaler(ctx context.Context, a *autoscalingv2.HorizontalPodAu
 	if len(a.Status.Conditions) == 0 {
 		return waits(a, "NotObserved", "no controller has looked at it yet").through(w.leader(ctx))
 	}
-	if c := conditions[autoscalingv2.ScalingLimited]; c.Status == corev1.ConditionTrue {
+	if c := scaling(a, autoscalingv2.ScalingLimited); c.Status == corev1.ConditionTrue {
 		return limited(a, c)
 	}
 	return fine(a, "it wants %d replicas, and there are %d", a.Status.DesiredReplicas, a.Status.CurrentReplicas)
+}
+
+// scaling returns a condition of an autoscaler; empty if it has none.
+func scaling(
+	a *autoscalingv2.HorizontalPodAutoscaler, t autoscalingv2.HorizontalPodAutoscalerConditionType,
+) (c autoscalingv2.HorizontalPodAutoscalerCondition) {
+	if found := first(a.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == t
+	}); found != nil {
+		c = *found
+	}
+	return c
 }
 
 // limited is a verdict on an autoscaler that its own limits hold back. That it is at its minimum is as wanted.
@@ -79,15 +90,18 @@ func (w *world) budget(ctx context.Context, b *policyv1.PodDisruptionBudget) *ve
 			return fails(b, c.Reason, "it cannot be counted: %s", c.Message)
 		}
 	}
-	v := fails(b, "NoDisruptionAllowed", "no pod may be evicted: %d of %d pods are healthy, and %d must be", s.CurrentHealthy,
+	v := fails(b, "NoDisruptionAllowed", "no pod may be evicted: %d of %d pods are healthy, and %d must be",
+		s.CurrentHealthy,
 		s.ExpectedPods, s.DesiredHealthy)
 	if s.ExpectedPods == 0 {
 		return waits(b, "NoPods", "it has no pods")
 	}
 	if s.CurrentHealthy >= s.ExpectedPods || s.DesiredHealthy >= s.ExpectedPods {
-		v.says = fmt.Sprintf("no pod may ever be evicted: all %d pods are healthy, and %d must be", s.CurrentHealthy, s.DesiredHealthy)
+		v.says = fmt.Sprintf("no pod may ever be evicted: all %d pods are healthy, and %d must be", s.CurrentHealthy,
+			s.DesiredHealthy)
 		if s.CurrentHealthy < s.ExpectedPods {
-			v.says = fmt.Sprintf("no pod may ever be evicted: %d of %d pods are healthy, and all must be", s.CurrentHealthy, s.ExpectedPods)
+			v.says = fmt.Sprintf("no pod may ever be evicted: %d of %d pods are healthy, and all must be",
+				s.CurrentHealthy, s.ExpectedPods)
 		}
 		return v.until("minAvailable or maxUnavailable leaves room for one pod")
 	}

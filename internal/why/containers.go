@@ -50,7 +50,8 @@ func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.Container
 	switch {
 	case waiting == nil && s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
 		return fails(p, s.State.Terminated.Reason, "%s %s", kind, endOf(s.Name, s.State.Terminated)[len("container "):])
-	case waiting == nil && s.State.Running != nil && !s.Ready && s.RestartCount > 2 && s.LastTerminationState.Terminated != nil:
+	case waiting == nil && s.State.Running != nil && !s.Ready && s.RestartCount > 2 &&
+		s.LastTerminationState.Terminated != nil:
 		return w.crashes(ctx, p, s, kind)
 	case waiting == nil:
 		return nil
@@ -58,7 +59,8 @@ func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.Container
 	switch waiting.Reason {
 	case "", "ContainerCreating", "PodInitializing":
 		return nil
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable":
 		return w.image(ctx, p, s, kind)
 	case "CrashLoopBackOff":
 		return w.crashes(ctx, p, s, kind)
@@ -70,12 +72,14 @@ func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.Container
 // image is a verdict on an image that cannot be pulled.
 func (w *world) image(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus, kind string) *verdict {
 	waiting := s.State.Waiting
-	v := fails(p, waiting.Reason, "the image %s of %s %s cannot be pulled: %s", imageOf(p, s), kind, s.Name, waiting.Message)
+	v := fails(p, waiting.Reason, "the image %s of %s %s cannot be pulled: %s", imageOf(p, s), kind, s.Name,
+		waiting.Message)
 	v.until("the image exists and the node may pull it")
 	if e := withReason(w.warnings(ctx, p), "FailedToRetrieveImagePullSecret"); e != nil {
 		for _, s := range p.Spec.ImagePullSecrets {
 			if strings.Contains(e.Message, s.Name) {
-				return v.through(lacking[*corev1.Secret](p.Namespace, s.Name, "it cannot be read, and the image is to be pulled with it"))
+				return v.through(lacking[*corev1.Secret](p.Namespace, s.Name,
+					"it cannot be read, and the image is to be pulled with it"))
 			}
 		}
 	}
@@ -151,9 +155,11 @@ func missingItem(p *corev1.Pod, message, kind, key string) *verdict {
 		case v.Name != m[1]:
 			continue
 		case kind == "secret" && v.Secret != nil:
-			miss = lacking[*corev1.Secret](p.Namespace, v.Secret.SecretName, "it has no key %s, which pod %s wants", key, p.Name)
+			miss = lacking[*corev1.Secret](p.Namespace, v.Secret.SecretName, "it has no key %s, which pod %s wants",
+				key, p.Name)
 		case kind == "config" && v.ConfigMap != nil:
-			miss = lacking[*corev1.ConfigMap](p.Namespace, v.ConfigMap.Name, "it has no key %s, which pod %s wants", key, p.Name)
+			miss = lacking[*corev1.ConfigMap](p.Namespace, v.ConfigMap.Name, "it has no key %s, which pod %s wants",
+				key, p.Name)
 		default:
 			return nil
 		}
@@ -188,7 +194,8 @@ func (w *world) multiAttach(ctx context.Context, p *corev1.Pod, volume string) *
 		}
 		for _, other := range list[*corev1.Pod](ctx, w, p.Namespace, nil) {
 			if other.Name != p.Name && other.Spec.NodeName != p.Spec.NodeName && usesClaim(other, name) {
-				return fails(c, "MultiAttach", "its volume can be on one node, and pod %s uses it on node %s", other.Name,
+				return fails(c, "MultiAttach", "its volume can be on one node, and pod %s uses it on node %s",
+					other.Name,
 					other.Spec.NodeName).until("pod %s ends", other.Name)
 			}
 		}
@@ -211,7 +218,8 @@ func (w *world) unattached(ctx context.Context, p *corev1.Pod) *verdict {
 			here := a.Spec.NodeName == p.Spec.NodeName && a.Spec.Source.PersistentVolumeName != nil &&
 				*a.Spec.Source.PersistentVolumeName == c.Spec.VolumeName
 			if here && !a.Status.Attached {
-				return waits(p, "NotAttached", "the volume of its claim %s is not attached", name).through(w.attachment(a))
+				return waits(p, "NotAttached", "the volume of its claim %s is not attached",
+					name).through(w.attachment(a))
 			}
 		}
 	}
@@ -250,6 +258,7 @@ func (w *world) attachment(a *storagev1.VolumeAttachment) *verdict {
 	case s.AttachError != nil:
 		return fails(a, "AttachError", "driver %s: %s", a.Spec.Attacher, s.AttachError.Message)
 	}
-	return waits(a, "NotAttached", "driver %s has not attached it to node %s yet (%s)", a.Spec.Attacher, a.Spec.NodeName,
+	return waits(a, "NotAttached", "driver %s has not attached it to node %s yet (%s)", a.Spec.Attacher,
+		a.Spec.NodeName,
 		w.ago(a.CreationTimestamp)).until("the attacher of driver %s answers", a.Spec.Attacher)
 }

@@ -191,7 +191,8 @@ func (w *world) orphaned(ctx context.Context, namespace string, owners []metav1.
 	})
 }
 
-// What the namespace controller writes into the conditions of a namespace: "widgets.example.com has 2 resource instances".
+// What the namespace controller writes into the conditions of a namespace: "widgets.example.com has 2 resource
+// instances".
 var (
 	remaining    = regexp.MustCompile(`([a-z0-9]+)\.([a-z0-9.-]*) has \d+ resource instances`)
 	undiscovered = regexp.MustCompile(`([a-z0-9.-]+\.[a-z0-9.-]+)/(v[a-z0-9]+):`)
@@ -207,7 +208,8 @@ func (w *world) emptying(ctx context.Context, n *corev1.Namespace, v *verdict) *
 	}
 	v.reason = "NamespaceNotEmpty"
 	for _, t := range []corev1.NamespaceConditionType{
-		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceDeletionContentFailure,
+		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure,
 	} {
 		if c, failed := conditions[t]; failed {
 			return v.adding(c.Message).through(w.unservedAPI(c))
@@ -239,7 +241,7 @@ func (v *verdict) adding(more string) *verdict {
 // remains is a verdict on an object that a namespace still has, of those that a condition counts.
 func (w *world) remains(ctx context.Context, namespace, message string) (held *verdict) {
 	for _, m := range remaining.FindAllStringSubmatch(message, -1) {
-		kind, ok := w.kindOf(schema.GroupResource{Resource: m[1], Group: m[2]})
+		kind, ok := w.kindOf(ctx, schema.GroupResource{Resource: m[1], Group: m[2]})
 		if !ok {
 			continue
 		}
@@ -263,7 +265,8 @@ func (w *world) unservedAPI(c corev1.NamespaceCondition) *verdict {
 		return nil
 	}
 	return &verdict{
-		object: Ref{"apiregistration.k8s.io/v1", "APIService", "", m[2] + "." + m[1]}, state: Failing, reason: "NotServed",
+		object: Ref{"apiregistration.k8s.io/v1", "APIService", "", m[2] + "." +
+			m[1]}, state: Failing, reason: "NotServed",
 		says: "its API server does not answer, so nobody knows what the namespace still has of it",
 		ends: "the API server behind it answers, or the APIService is deleted",
 	}

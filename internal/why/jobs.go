@@ -11,13 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// jobCondition returns a condition that is true; nil if it is not.
 func jobCondition(j *batchv1.Job, t batchv1.JobConditionType) *batchv1.JobCondition {
-	for i, c := range j.Status.Conditions {
-		if c.Type == t && c.Status == corev1.ConditionTrue {
-			return &j.Status.Conditions[i]
-		}
-	}
-	return nil
+	return first(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == t && c.Status == corev1.ConditionTrue
+	})
 }
 
 func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
@@ -35,7 +33,8 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 		return waits(j, "Suspended", "it is suspended (spec.suspend)").until("somebody, or a queue, resumes it")
 	}
 	s := j.Status
-	v := waits(j, "Running", "%d of %d pods have succeeded, %d run, %d have failed", s.Succeeded, ptr.Deref(j.Spec.Completions, 1),
+	v := waits(j, "Running", "%d of %d pods have succeeded, %d run, %d have failed", s.Succeeded,
+		ptr.Deref(j.Spec.Completions, 1),
 		s.Active, s.Failed)
 	if below := w.worst(ctx, slices.DeleteFunc(slices.Clone(pods), ended)); below != nil {
 		return v.through(below)
@@ -79,9 +78,11 @@ func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {
 	}
 	slices.SortFunc(own, func(a, b *batchv1.Job) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	if ptr.Deref(c.Spec.Suspend, false) {
-		return fails(c, "Suspended", "it is suspended (spec.suspend): no Job is made").until("somebody sets spec.suspend to false")
+		return fails(c, "Suspended",
+			"it is suspended (spec.suspend): no Job is made").until("somebody sets spec.suspend to false")
 	}
-	if e := withReason(w.warnings(ctx, c), "FailedCreate", "UnparseableSchedule", "UnknownTimeZone", "InvalidSchedule", "FailedNeedsStart"); e != nil {
+	if e := withReason(w.warnings(ctx, c), "FailedCreate", "UnparseableSchedule", "UnknownTimeZone", "InvalidSchedule",
+		"FailedNeedsStart"); e != nil {
 		v := fails(c, e.Reason, "no Job is made on schedule %q", c.Spec.Schedule)
 		if e.Reason == "FailedCreate" {
 			return v.through(w.refused(ctx, c, e.Message))

@@ -39,7 +39,8 @@ func (w *world) mutated(ctx context.Context, p *corev1.Pod, name corev1.Resource
 	for _, o := range suspects {
 		names = append(names, refOf(o).String())
 	}
-	return fails(suspects[0], "Mutated", "%s; what may have changed them is: %s", says, strings.Join(names, ", ")).inferred()
+	return fails(suspects[0], "Mutated", "%s; what may have changed them is: %s", says,
+		strings.Join(names, ", ")).inferred()
 }
 
 // templateOf returns the template that a pod was made of.
@@ -112,5 +113,8 @@ func matches(s *metav1.LabelSelector, has labels.Set) bool {
 
 // ofPods reports whether a rule is about pods.
 func ofPods(r admissionregistrationv1.Rule) bool {
-	return slices.ContainsFunc(r.Resources, func(name string) bool { return name == "pods" || name == "*" || name == "*/*" })
+	return slices.ContainsFunc(r.Resources, func(name string) bool {
+		return name == "pods" || name == "*" ||
+			name == "*/*"
+	})
 }

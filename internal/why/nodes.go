@@ -13,12 +13,7 @@ import (
 )
 
 func nodeCondition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
-	for i, c := range n.Status.Conditions {
-		if c.Type == t {
-			return &n.Status.Conditions[i]
-		}
-	}
-	return nil
+	return first(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
 }
 
 func nodeReady(n *corev1.Node) bool {
@@ -32,7 +27,8 @@ func (w *world) node(ctx context.Context, n *corev1.Node) *verdict {
 	case c == nil:
 		return fails(n, "NotReady", "its kubelet has never said that it is ready").until("its kubelet runs")
 	case c.Status == corev1.ConditionUnknown:
-		return fails(n, "NodeStatusUnknown", "its kubelet is silent: %s%s", c.Message, w.renewed(ctx, n)).until("its kubelet runs")
+		return fails(n, "NodeStatusUnknown", "its kubelet is silent: %s%s", c.Message,
+			w.renewed(ctx, n)).until("its kubelet runs")
 	case c.Status == corev1.ConditionFalse:
 		return fails(n, c.Reason, "its kubelet is not ready: %s", c.Message)
 	}
@@ -44,7 +40,8 @@ func (w *world) node(ctx context.Context, n *corev1.Node) *verdict {
 		}
 	}
 	if n.Spec.Unschedulable {
-		return fails(n, "Cordoned", "it is ready and cordoned (spec.unschedulable): no new pods come").until("somebody uncordons it")
+		return fails(n, "Cordoned",
+			"it is ready and cordoned (spec.unschedulable): no new pods come").until("somebody uncordons it")
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Effect == corev1.TaintEffectNoExecute {
@@ -82,7 +79,8 @@ func (w *world) leader(ctx context.Context) *verdict {
 	}
 	lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
 	if since := w.now.Sub(l.Spec.RenewTime.Time); since > lasts {
-		return fails(l, "NoLeader", "no controller manager has renewed it for %s", short(since)).until("a controller manager runs")
+		return fails(l, "NoLeader", "no controller manager has renewed it for %s",
+			short(since)).until("a controller manager runs")
 	}
 	return nil
 }

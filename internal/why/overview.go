@@ -33,7 +33,8 @@ type Overview struct {
 // AskNamespace answers for all in a namespace that is not as wanted.
 func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string) Overview {
 	w := newWorld(r, mapper, now)
-	o := Overview{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Overview"}, Namespace: namespace, Time: metav1.Time{Time: now}}
+	o := Overview{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Overview"}, Namespace: namespace,
+		Time: metav1.Time{Time: now}}
 	checked := 0
 	for _, v := range w.verdictsIn(ctx, namespace, &checked) {
 		o.Answers = append(o.Answers, v.answer(w))
@@ -63,7 +64,8 @@ func (w *world) verdictsIn(ctx context.Context, namespace string, checked *int) 
 			continue
 		}
 		*checked++
-		if v := w.explain(ctx, o); v != nil && v.state != AsWanted && v.reason != "ScaledToZero" && v.reason != "UsedUp" {
+		if v := w.explain(ctx, o); v != nil && v.state != AsWanted && v.reason != "ScaledToZero" &&
+			v.reason != "UsedUp" {
 			bad = append(bad, v)
 		}
 	}

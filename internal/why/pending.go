@@ -41,7 +41,8 @@ type PendingDeletion struct {
 // or because its owners are gone. What a controller decides by flags or by its memory is not among it.
 func AskDeletions(ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string) Deletions {
 	w := newWorld(r, mapper, now)
-	all := Deletions{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Deletions"}, Namespace: namespace, Time: metav1.Time{Time: now}}
+	all := Deletions{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Deletions"}, Namespace: namespace,
+		Time: metav1.Time{Time: now}}
 	going := 0
 	for _, o := range w.deletable(ctx, namespace) {
 		if o.GetDeletionTimestamp() != nil {
@@ -73,7 +74,8 @@ func (w *world) deletable(ctx context.Context, namespace string) []plan.Object {
 	all := w.contents(ctx, namespace)
 	if namespace == "" {
 		all = slices.Concat(all, plan.Objects(list[*corev1.Namespace](ctx, w, "", nil)),
-			plan.Objects(list[*corev1.PersistentVolume](ctx, w, "", nil)), plan.Objects(list[*corev1.Node](ctx, w, "", nil)))
+			plan.Objects(list[*corev1.PersistentVolume](ctx, w, "", nil)), plan.Objects(list[*corev1.Node](ctx, w, "",
+				nil)))
 	}
 	for _, kind := range []string{"ConfigMap", "ServiceAccount"} {
 		all = slices.Concat(all, w.listAny(ctx, schema.GroupVersionKind{Version: "v1", Kind: kind}, namespace))
@@ -101,7 +103,8 @@ func (w *world) pending(ctx context.Context, o plan.Object) (p PendingDeletion, 
 	case *corev1.Pod:
 		return w.evicted(ctx, o, p)
 	case *corev1.PersistentVolume:
-		if o.Status.Phase == corev1.VolumeReleased && o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		if o.Status.Phase == corev1.VolumeReleased &&
+			o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 			p.Rule = "its claim is gone, and its reclaim policy is Delete"
 			return p, true
 		}

@@ -12,13 +12,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
-	for i, c := range p.Status.Conditions {
-		if c.Type == t {
-			return &p.Status.Conditions[i]
-		}
+// first returns the first item that is as wanted; nil if none is.
+func first[T any](all []T, is func(T) bool) *T {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return &all[i]
 	}
 	return nil
+}
+
+func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	return first(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
 }
 
 func ready(p *corev1.Pod) bool {
@@ -103,7 +106,8 @@ func sidecar(p *corev1.Pod) *verdict {
 	if done == "" || running == "" {
 		return nil
 	}
-	return fails(p, "SidecarRuns", "container %s has ended, and container %s runs on, so the pod never ends", done, running).
+	return fails(p, "SidecarRuns", "container %s has ended, and container %s runs on, so the pod never ends", done,
+		running).
 		inferred().until("container %s ends, or is an init container with restartPolicy Always", running)
 }
 
@@ -130,7 +134,8 @@ func (w *world) nodeOf(ctx context.Context, p *corev1.Pod) *verdict {
 	switch is {
 	case absent:
 		v := fails(p, "NodeMissing", "its node does not exist")
-		return v.through(lacking[*corev1.Node]("", p.Spec.NodeName, "it does not exist, and pod %s is bound to it", p.Name))
+		return v.through(lacking[*corev1.Node]("", p.Spec.NodeName, "it does not exist, and pod %s is bound to it",
+			p.Name))
 	case present:
 		if !nodeReady(n) && !ready(p) {
 			return waits(p, "NodeNotReady", "its node is not ready").through(w.node(ctx, n))
@@ -157,7 +162,8 @@ func (w *world) unready(ctx context.Context, p *corev1.Pod) *verdict {
 				until("its readiness probe succeeds")
 		}
 	}
-	if e := withReason(warnings, "FailedCreatePodSandBox", "NetworkNotReady", "Failed", "BackOff", "FailedMount"); e != nil {
+	if e := withReason(warnings, "FailedCreatePodSandBox", "NetworkNotReady", "Failed", "BackOff",
+		"FailedMount"); e != nil {
 		return fails(p, e.Reason, "%s", e.Message)
 	}
 	if c := podCondition(p, corev1.PodReady); c != nil && c.Message != "" {
@@ -176,7 +182,8 @@ func (w *world) probeAt(p *corev1.Pod) string {
 		if !slices.ContainsFunc(c.Ports, func(own corev1.ContainerPort) bool {
 			return own.Name == port.StrVal && port.StrVal != "" || own.ContainerPort == port.IntVal
 		}) {
-			return fmt.Sprintf(" (the probe of container %s asks port %s, which is none of its ports)", c.Name, port.String())
+			return fmt.Sprintf(" (the probe of container %s asks port %s, which is none of its ports)", c.Name,
+				port.String())
 		}
 	}
 	return ""
@@ -212,7 +219,8 @@ func (w *world) preempted(ctx context.Context, about plan.Object, owner string) 
 		if by == nil {
 			return fails(about, "Preempted", "pod %s: %s", e.InvolvedObject.Name, e.Message)
 		}
-		v := fails(by, "Preempted", "it has the place of pod %s, because its priority is higher (%s)", e.InvolvedObject.Name,
+		v := fails(by, "Preempted", "it has the place of pod %s, because its priority is higher (%s)",
+			e.InvolvedObject.Name,
 			priorityOf(by))
 		return v.until("there is room for both")
 	}
@@ -241,5 +249,6 @@ func priorityOf(p *corev1.Pod) string {
 	if p.Spec.PriorityClassName == "" {
 		return fmt.Sprint(*p.Spec.Priority)
 	}
-	return fmt.Sprintf("%d, %s %s", *p.Spec.Priority, named[*schedulingv1.PriorityClass]("", "").Kind, p.Spec.PriorityClassName)
+	return fmt.Sprintf("%d, %s %s", *p.Spec.Priority, named[*schedulingv1.PriorityClass]("", "").Kind,
+		p.Spec.PriorityClassName)
 }

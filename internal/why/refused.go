@@ -15,15 +15,17 @@ import (
 
 // What API servers say when admission refuses an object. The names are those of the objects that refuse.
 var (
-	quotaExceeded  = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)`)
-	quotaWants     = regexp.MustCompile(`failed quota: ([^:]+): (must specify .*)`)
-	podSecurity    = regexp.MustCompile(`violates PodSecurity "([^"]+)": (.*)`)
-	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request(?:: |\b)(.*)`)
-	webhookFailed  = regexp.MustCompile(`failed calling webhook "([^"]+)": (.*)`)
-	policyDenied   = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request: (.*)`)
-	noAccount      = regexp.MustCompile(`error looking up service account ([^/]+)/([^:]+): (.*)`)
-	noPriority     = regexp.MustCompile(`no PriorityClass with name (\S+) was found`)
-	outOfRange     = regexp.MustCompile(`((?:minimum|maximum) [a-z.-]+ usage per \S+ is .*|\S+ max limit to request ratio per .*)`)
+	quotaExceeded = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)`)
+	quotaWants    = regexp.MustCompile(`failed quota: ([^:]+): (must specify .*)`)
+	podSecurity   = regexp.MustCompile(`violates PodSecurity "([^"]+)": (.*)`)
+	webhookDenied = regexp.MustCompile(`admission webhook "([^"]+)" denied the request(?:: |\b)(.*)`)
+	webhookFailed = regexp.MustCompile(`failed calling webhook "([^"]+)": (.*)`)
+	policyDenied  = regexp.MustCompile(
+		`ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request: (.*)`)
+	noAccount  = regexp.MustCompile(`error looking up service account ([^/]+)/([^:]+): (.*)`)
+	noPriority = regexp.MustCompile(`no PriorityClass with name (\S+) was found`)
+	outOfRange = regexp.MustCompile(
+		`((?:minimum|maximum) [a-z.-]+ usage per \S+ is .*|\S+ max limit to request ratio per .*)`)
 	invalidPattern = regexp.MustCompile(`(?:Pod|Job\.batch) "[^"]*" is invalid: (.*)`)
 )
 
@@ -73,7 +75,8 @@ func (w *world) refusedByOthers(ctx context.Context, owner plan.Object, message 
 		}
 		return fails(owner, "LimitRange", "a LimitRange refuses the pods: %s", says)
 	case invalidPattern.MatchString(message):
-		return fails(owner, "InvalidTemplate", "its template is invalid: %s", invalidPattern.FindStringSubmatch(message)[1])
+		return fails(owner, "InvalidTemplate", "its template is invalid: %s",
+			invalidPattern.FindStringSubmatch(message)[1])
 	}
 	return fails(owner, "FailedCreate", "%s", message)
 }

@@ -19,10 +19,11 @@ import (
 
 // What the scheduler says of a pod that fits no node. Each part counts nodes: "0/3 nodes are available: 3 ...".
 var (
-	noClaim      = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
-	lostClaim    = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" (bound to non-existent persistentvolume|is being deleted)`)
-	unboundClaim = regexp.MustCompile(`unbound immediate PersistentVolumeClaims|didn't find available persistent volumes|` +
-		`persistentvolumeclaim.* not bound`)
+	noClaim   = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
+	lostClaim = regexp.MustCompile(
+		`persistentvolumeclaim "([^"]+)" (bound to non-existent persistentvolume|is being deleted)`)
+	unboundClaim = regexp.MustCompile(`unbound immediate PersistentVolumeClaims|` +
+		`didn't find available persistent volumes|persistentvolumeclaim.* not bound`)
 	insufficient = regexp.MustCompile(`Insufficient ([a-zA-Z0-9/-]+(?:\.[a-zA-Z0-9/-]+)*)`)
 	untolerated  = regexp.MustCompile(`untolerated taint(?:\(s\)| \{([^:}]+): ?([^}]*)\})`)
 )
@@ -48,7 +49,8 @@ func (w *world) unschedulable(ctx context.Context, p *corev1.Pod, message string
 // claimInTheWay is a verdict on a claim for which a pod is not scheduled.
 func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string) *verdict {
 	if m := noClaim.FindStringSubmatch(message); m != nil {
-		return lacking[*corev1.PersistentVolumeClaim](p.Namespace, m[1], "it does not exist, and pod %s wants it", p.Name)
+		return lacking[*corev1.PersistentVolumeClaim](p.Namespace, m[1], "it does not exist, and pod %s wants it",
+			p.Name)
 	}
 	if m := lostClaim.FindStringSubmatch(message); m != nil {
 		if c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, m[1]); is == present {
@@ -62,7 +64,8 @@ func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string
 		c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, name)
 		switch {
 		case is == absent:
-			return lacking[*corev1.PersistentVolumeClaim](p.Namespace, name, "it does not exist, and pod %s wants it", p.Name)
+			return lacking[*corev1.PersistentVolumeClaim](p.Namespace, name, "it does not exist, and pod %s wants it",
+				p.Name)
 		case is != present:
 		case affinity && c.Spec.VolumeName != "":
 			return w.elsewhere(ctx, c)
@@ -101,7 +104,8 @@ func affinityText(pv *corev1.PersistentVolume) string {
 func (w *world) usedOnce(ctx context.Context, p *corev1.Pod, c *corev1.PersistentVolumeClaim) *verdict {
 	for _, other := range list[*corev1.Pod](ctx, w, p.Namespace, nil) {
 		if other.Name != p.Name && usesClaim(other, c.Name) {
-			return fails(c, "ReadWriteOncePod", "one pod can use it, and pod %s does", other.Name).until("pod %s ends", other.Name)
+			return fails(c, "ReadWriteOncePod", "one pod can use it, and pod %s does", other.Name).until("pod %s ends",
+				other.Name)
 		}
 	}
 	return nil
@@ -126,7 +130,8 @@ func (w *world) devicesInTheWay(ctx context.Context, p *corev1.Pod) *verdict {
 		c, is := get[*resourcev1.ResourceClaim](ctx, w, p.Namespace, name)
 		switch {
 		case is == absent:
-			return lacking[*resourcev1.ResourceClaim](p.Namespace, name, "it does not exist, and pod %s wants it", p.Name)
+			return lacking[*resourcev1.ResourceClaim](p.Namespace, name, "it does not exist, and pod %s wants it",
+				p.Name)
 		case is == present && c.Status.Allocation == nil:
 			return w.deviceClaim(ctx, c)
 		}
@@ -137,7 +142,8 @@ func (w *world) devicesInTheWay(ctx context.Context, p *corev1.Pod) *verdict {
 // noTemplate is a verdict on a pod whose claim was not made.
 func (w *world) noTemplate(ctx context.Context, p *corev1.Pod, template string) *verdict {
 	if _, is := get[*resourcev1.ResourceClaimTemplate](ctx, w, p.Namespace, template); is == absent {
-		return lacking[*resourcev1.ResourceClaimTemplate](p.Namespace, template, "it does not exist, and pod %s wants it", p.Name)
+		return lacking[*resourcev1.ResourceClaimTemplate](p.Namespace, template,
+			"it does not exist, and pod %s wants it", p.Name)
 	}
 	if e := withReason(w.warnings(ctx, p), "FailedResourceClaimCreation"); e != nil {
 		return w.refused(ctx, p, e.Message)
@@ -158,7 +164,8 @@ func (w *world) deviceClaim(ctx context.Context, c *resourcev1.ResourceClaim) *v
 		for _, one := range requests {
 			if _, is := get[*resourcev1.DeviceClass](ctx, w, "", one.DeviceClassName); is == absent {
 				return fails(c, "NoDeviceClass", "its device class does not exist").
-					through(lacking[*resourcev1.DeviceClass]("", one.DeviceClassName, "it does not exist, and claim %s wants it", c.Name))
+					through(lacking[*resourcev1.DeviceClass]("", one.DeviceClassName,
+						"it does not exist, and claim %s wants it", c.Name))
 			}
 		}
 	}
@@ -169,7 +176,8 @@ func (w *world) deviceClaim(ctx context.Context, c *resourcev1.ResourceClaim) *v
 	for _, s := range list[*resourcev1.ResourceSlice](ctx, w, "", nil) {
 		devices += len(s.Spec.Devices)
 	}
-	return fails(c, "NotAllocated", "none of the %d devices that drivers offer fits it, or those that do are taken%s", devices,
+	return fails(c, "NotAllocated", "none of the %d devices that drivers offer fits it, or those that do are taken%s",
+		devices,
 		classesText(c))
 }
 
@@ -234,7 +242,8 @@ func (w *world) refusesPod(ctx context.Context, p *corev1.Pod, n *corev1.Node) *
 	if n.Spec.Unschedulable {
 		return fails(n, "Cordoned", "it is cordoned (spec.unschedulable)").until("somebody uncordons it")
 	}
-	taint, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), n.Spec.Taints, p.Spec.Tolerations,
+	taint, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), n.Spec.Taints,
+		p.Spec.Tolerations,
 		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, false)
 	if !untolerated {
 		return nil
@@ -254,7 +263,8 @@ func (w *world) tooLarge(ctx context.Context, p *corev1.Pod, name corev1.Resourc
 	}
 	if wants.Cmp(largest) > 0 {
 		v.reason = "TooLarge"
-		v.says = fmt.Sprintf("it requests %s of %s, and the largest node has %s: %s", wants.String(), name, largest.String(), v.says)
+		v.says = fmt.Sprintf("it requests %s of %s, and the largest node has %s: %s", wants.String(), name,
+			largest.String(), v.says)
 		return v.until("the pod template requests less, or a larger node comes").through(w.mutated(ctx, p, name))
 	}
 	v.reason = "NoRoom"
@@ -289,7 +299,8 @@ func (w *world) rivals(ctx context.Context, p *corev1.Pod, name corev1.ResourceN
 		return nil
 	}
 	takes := requestOf(largest, name)
-	return fails(largest, "HigherPriority", "it takes %s of %s on node %s, and its priority is higher (%s)", takes.String(), name,
+	return fails(largest, "HigherPriority", "it takes %s of %s on node %s, and its priority is higher (%s)",
+		takes.String(), name,
 		largest.Spec.NodeName, priorityOf(largest)).inferred()
 }
 

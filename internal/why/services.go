@@ -24,7 +24,8 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 	endpoints := w.endpoints(ctx, s)
 	if len(s.Spec.Selector) == 0 {
 		if endpoints == 0 {
-			return waits(s, "NoSelector", "it has no selector, and nobody has given it endpoints").until("somebody makes an EndpointSlice")
+			return waits(s, "NoSelector",
+				"it has no selector, and nobody has given it endpoints").until("somebody makes an EndpointSlice")
 		}
 		return fine(s, "it has %d endpoints", endpoints)
 	}
@@ -43,7 +44,8 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 		return v.through(w.worst(ctx, pods))
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
-		return waits(s, "NoLoadBalancer", "it has %d endpoints and no load balancer yet; a cloud controller manager makes one", endpoints).
+		return waits(s, "NoLoadBalancer",
+			"it has %d endpoints and no load balancer yet; a cloud controller manager makes one", endpoints).
 			until("a controller of load balancers runs")
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyLocal {
@@ -61,7 +63,8 @@ func (w *world) local(ctx context.Context, s *corev1.Service, pods []*corev1.Pod
 		}
 	}
 	if nodes := list[*corev1.Node](ctx, w, "", nil); len(with) < len(nodes) {
-		return fails(s, "InternalTrafficPolicy", "internalTrafficPolicy is Local, and %d of %d nodes have no endpoint: pods there do not reach it",
+		return fails(s, "InternalTrafficPolicy",
+			"internalTrafficPolicy is Local, and %d of %d nodes have no endpoint: pods there do not reach it",
 			len(nodes)-len(with), len(nodes)).inferred()
 	}
 	return fine(s, "it has %d endpoints", endpoints)
@@ -149,16 +152,19 @@ func (w *world) wrongPort(s *corev1.Service, pods []*corev1.Pod) *verdict {
 			target = intstr.FromInt32(port.Port)
 		}
 		if slices.ContainsFunc(ports, func(c corev1.ContainerPort) bool {
-			return target.Type == intstr.String && c.Name == target.StrVal || target.Type == intstr.Int && c.ContainerPort == target.IntVal
+			return target.Type == intstr.String && c.Name == target.StrVal || target.Type == intstr.Int &&
+				c.ContainerPort == target.IntVal
 		}) {
 			continue
 		}
 		if target.Type == intstr.String {
-			return fails(s, "NoSuchPort", "its port %d goes to targetPort %q, and no container of its pods has a port of that name%s",
+			return fails(s, "NoSuchPort",
+				"its port %d goes to targetPort %q, and no container of its pods has a port of that name%s",
 				port.Port, target.StrVal, portsText(ports))
 		}
 		if len(ports) > 0 { // containers need not name their ports; who names some has named all that matter
-			return fails(s, "NoSuchPort", "its port %d goes to targetPort %d, and the containers of its pods name others%s", port.Port,
+			return fails(s, "NoSuchPort",
+				"its port %d goes to targetPort %d, and the containers of its pods name others%s", port.Port,
 				target.IntVal, portsText(ports)).inferred()
 		}
 	}
@@ -169,7 +175,8 @@ func (w *world) wrongPort(s *corev1.Service, pods []*corev1.Pod) *verdict {
 func portsText(ports []corev1.ContainerPort) string {
 	var texts []string
 	for _, p := range ports {
-		if text := strings.TrimPrefix(fmt.Sprintf("%s %d", p.Name, p.ContainerPort), " "); !slices.Contains(texts, text) {
+		if text := strings.TrimPrefix(fmt.Sprintf("%s %d", p.Name, p.ContainerPort), " "); !slices.Contains(texts,
+			text) {
 			texts = append(texts, text)
 		}
 	}
@@ -183,7 +190,8 @@ func (w *world) ingress(ctx context.Context, in *networkingv1.Ingress) *verdict 
 	if class := in.Spec.IngressClassName; class != nil {
 		if _, is := get[*networkingv1.IngressClass](ctx, w, "", *class); is == absent {
 			return fails(in, "NoIngressClass", "its ingress class does not exist").
-				through(lacking[*networkingv1.IngressClass]("", *class, "it does not exist, and Ingress %s wants it", in.Name))
+				through(lacking[*networkingv1.IngressClass]("", *class, "it does not exist, and Ingress %s wants it",
+					in.Name))
 		}
 	}
 	backends := []*networkingv1.IngressBackend{in.Spec.DefaultBackend}
@@ -215,7 +223,8 @@ func (w *world) backend(ctx context.Context, in *networkingv1.Ingress, b *networ
 	v := fails(in, "Backend", "its backend %s does not answer", b.Name)
 	s, is := get[*corev1.Service](ctx, w, in.Namespace, b.Name)
 	if is == absent {
-		return v.through(lacking[*corev1.Service](in.Namespace, b.Name, "it does not exist, and Ingress %s wants it", in.Name))
+		return v.through(lacking[*corev1.Service](in.Namespace, b.Name, "it does not exist, and Ingress %s wants it",
+			in.Name))
 	}
 	if is != present {
 		return nil

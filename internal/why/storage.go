@@ -34,12 +34,15 @@ func (w *world) claim(ctx context.Context, c *corev1.PersistentVolumeClaim) *ver
 	switch {
 	case is == absent:
 		v := fails(c, "NoStorageClass", "it is not bound: its storage class does not exist")
-		return v.through(lacking[*storagev1.StorageClass]("", *class, "it does not exist, and claim %s wants it", c.Name))
+		return v.through(lacking[*storagev1.StorageClass]("", *class, "it does not exist, and claim %s wants it",
+			c.Name))
 	case is != present:
 		return w.noVolumeFits(ctx, c, *class)
 	}
-	if m := s.VolumeBindingMode; m != nil && *m == storagev1.VolumeBindingWaitForFirstConsumer && !w.hasConsumer(ctx, c) {
-		return waits(c, "WaitForFirstConsumer", "it is bound when a pod uses it, and none does (storage class %s)", s.Name).
+	if m := s.VolumeBindingMode; m != nil && *m == storagev1.VolumeBindingWaitForFirstConsumer &&
+		!w.hasConsumer(ctx, c) {
+		return waits(c, "WaitForFirstConsumer", "it is bound when a pod uses it, and none does (storage class %s)",
+			s.Name).
 			until("a pod uses it")
 	}
 	if s.Provisioner == noProvisioner {
@@ -60,7 +63,8 @@ func (w *world) boundClaim(ctx context.Context, c *corev1.PersistentVolumeClaim)
 			v.says += "; " + cond.Message
 		}
 	}
-	if e := withReason(w.warnings(ctx, c), "VolumeResizeFailed", "FileSystemResizeFailed", "ExternalExpanding"); e != nil {
+	if e := withReason(w.warnings(ctx, c), "VolumeResizeFailed", "FileSystemResizeFailed",
+		"ExternalExpanding"); e != nil {
 		v.state, v.says = Failing, v.says+"; "+e.Message
 	}
 	return v
@@ -73,7 +77,8 @@ func (w *world) wantsVolume(ctx context.Context, c *corev1.PersistentVolumeClaim
 	pv, is := get[*corev1.PersistentVolume](ctx, w, "", name)
 	switch {
 	case is == absent:
-		return v.through(lacking[*corev1.PersistentVolume]("", name, "it does not exist, and claim %s wants it", c.Name))
+		return v.through(lacking[*corev1.PersistentVolume]("", name, "it does not exist, and claim %s wants it",
+			c.Name))
 	case is != present:
 		return v
 	}
@@ -92,7 +97,8 @@ func (w *world) noVolumeFits(ctx context.Context, c *corev1.PersistentVolumeClai
 	if class != "" {
 		what = fmt.Sprintf("nobody makes volumes of its storage class %s", class)
 	}
-	v := fails(c, "NoVolume", "it is not bound: %s, and no volume fits", what).until("somebody makes a volume that fits, or a default storage class")
+	v := fails(c, "NoVolume", "it is not bound: %s, and no volume fits",
+		what).until("somebody makes a volume that fits, or a default storage class")
 	var best *corev1.PersistentVolume
 	reason := ""
 	for _, pv := range list[*corev1.PersistentVolume](ctx, w, "", nil) {
@@ -136,12 +142,14 @@ func misfit(c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) string
 }
 
 // notProvisioned is a verdict on a claim whose volume a driver is to make.
-func (w *world) notProvisioned(ctx context.Context, c *corev1.PersistentVolumeClaim, s *storagev1.StorageClass) *verdict {
+func (w *world) notProvisioned(ctx context.Context, c *corev1.PersistentVolumeClaim,
+	s *storagev1.StorageClass) *verdict {
 	v := waits(c, "Provisioning", "it is not bound: the provisioner makes its volume")
 	if e := withReason(w.warnings(ctx, c), "ProvisioningFailed"); e != nil {
 		return v.through(fails(s, "ProvisioningFailed", "its provisioner %s fails: %s", s.Provisioner, e.Message))
 	}
-	silent := fails(s, "NoAnswer", "its provisioner %s has not answered for %s", s.Provisioner, w.ago(c.CreationTimestamp))
+	silent := fails(s, "NoAnswer", "its provisioner %s has not answered for %s", s.Provisioner,
+		w.ago(c.CreationTimestamp))
 	if _, is := get[*storagev1.CSIDriver](ctx, w, "", s.Provisioner); is == absent {
 		silent.says += ", and no CSIDriver has that name"
 	} else if w.now.Sub(c.CreationTimestamp.Time).Seconds() < 10 {
@@ -155,7 +163,8 @@ func (w *world) hasConsumer(ctx context.Context, c *corev1.PersistentVolumeClaim
 	if c.Annotations["volume.kubernetes.io/selected-node"] != "" {
 		return true
 	}
-	return slices.ContainsFunc(list[*corev1.Pod](ctx, w, c.Namespace, nil), func(p *corev1.Pod) bool { return usesClaim(p, c.Name) })
+	return slices.ContainsFunc(list[*corev1.Pod](ctx, w, c.Namespace, nil),
+		func(p *corev1.Pod) bool { return usesClaim(p, c.Name) })
 }
 
 func (w *world) volume(ctx context.Context, pv *corev1.PersistentVolume) *verdict {

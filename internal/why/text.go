@@ -28,7 +28,8 @@ func (a Answer) WriteText(w io.Writer) {
 		if rule == "" {
 			rule = "the API does not show by whom"
 		}
-		notes = append(notes, [2]string{"Deleted", fmt.Sprintf("%s: %s", d.Since.UTC().Format("2006-01-02 15:04:05Z"), rule)})
+		notes = append(notes, [2]string{"Deleted", fmt.Sprintf("%s: %s", d.Since.UTC().Format("2006-01-02 15:04:05Z"),
+			rule)})
 	}
 	writeNotes(w, sourceNotes(notes, a.Unread, a.Source))
 }

@@ -121,7 +121,8 @@ func (w *world) explainOther(ctx context.Context, o plan.Object) *verdict {
 func (w *world) other(ctx context.Context, o plan.Object) *verdict {
 	for _, c := range conditionsOf(o) {
 		bad := c.Status == metav1.ConditionFalse && (c.Type == "Ready" || c.Type == "Available" || c.Type == "Healthy")
-		bad = bad || c.Status == metav1.ConditionTrue && (c.Type == "Failed" || c.Type == "Degraded" || c.Type == "Stalled")
+		bad = bad || c.Status == metav1.ConditionTrue && (c.Type == "Failed" || c.Type == "Degraded" ||
+			c.Type == "Stalled")
 		if bad {
 			return fails(o, c.Reason, "condition %s is %s: %s", c.Type, c.Status, c.Message)
 		}
@@ -148,7 +149,8 @@ func conditionsOf(o plan.Object) (all []metav1.Condition) {
 		}
 		text := func(name string) string { s, _ := fields[name].(string); return s }
 		all = append(all, metav1.Condition{
-			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message"),
+			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"),
+			Message: text("message"),
 		})
 	}
 	return all

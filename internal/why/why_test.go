@@ -1,6 +1,7 @@
 package why
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 // resources finds kinds of which the plural is the lower case with an s.
 type resources struct{ client.BuiltIns }
 
-func (resources) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+func (resources) Kind(_ context.Context, r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	if r.Resource == "configmaps" {
 		return client.KindFor[*corev1.ConfigMap](), nil
 	}
@@ -40,7 +41,8 @@ func of(name string) metav1.ObjectMeta {
 }
 
 func owned(m metav1.ObjectMeta, kind, name string) metav1.ObjectMeta {
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name),
+		Controller: ptr.To(true)}}
 	m.Labels = webLabels
 	return m
 }
@@ -50,16 +52,19 @@ func newDeployment(available int32) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: of("web"),
 		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: webLabels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: webLabels}}},
-		Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: available},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3,
+			AvailableReplicas: available},
 	}
 }
 
 func newReplicaSet(there, available int32, failure string) *appsv1.ReplicaSet {
 	rs := &appsv1.ReplicaSet{ObjectMeta: owned(of("web-1"), "Deployment", "web"),
-		Spec:   appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: webLabels}},
+		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: webLabels}},
 		Status: appsv1.ReplicaSetStatus{ObservedGeneration: 1, Replicas: there, AvailableReplicas: available}}
 	if failure != "" {
-		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: failure}}
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure,
+			Status: corev1.ConditionTrue, Message: failure}}
 	}
 	return rs
 }
@@ -82,7 +87,8 @@ func waitingFor(reason, message string) func(*corev1.Pod) {
 func unschedulable(message string, change ...func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.NodeName = ""
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: message}}
 		for _, f := range change {
 			f(p)
 		}
@@ -97,7 +103,8 @@ func withClaim(p *corev1.Pod) {
 func newNode(ready corev1.ConditionStatus, change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{
 		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
-		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "kubelet stopped posting node status"}}}}
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready,
+			Message: "kubelet stopped posting node status"}}}}
 	if change != nil {
 		change(n)
 	}
@@ -105,14 +112,17 @@ func newNode(ready corev1.ConditionStatus, change func(*corev1.Node)) *corev1.No
 }
 
 func warning(about plan.Object, kind, reason, message string) *corev1.Event {
-	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: about.GetName() + "." + reason}, Type: "Warning", Reason: reason,
-		Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: ns, Name: about.GetName(), UID: about.GetUID()}}
+	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: about.GetName() + "." + reason},
+		Type: "Warning", Reason: reason,
+		Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: ns, Name: about.GetName(),
+			UID: about.GetUID()}}
 }
 
 // The cause of each is in another object, and the first line has its name.
 func TestCauses(t *testing.T) {
 	class := "fast"
-	pending := &corev1.PersistentVolumeClaim{ObjectMeta: of("data"), Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}}
+	pending := &corev1.PersistentVolumeClaim{ObjectMeta: of("data"),
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}}
 	job := &batchv1.Job{ObjectMeta: of("job"), Spec: batchv1.JobSpec{Suspend: ptr.To(true)}}
 	down := func(objects ...plan.Object) []plan.Object {
 		return append(objects, newDeployment(0), newReplicaSet(3, 0, ""))
@@ -140,19 +150,26 @@ func TestCauses(t *testing.T) {
 			newDeployment(0), "Pod shop/web-1-a", "web:2"},
 		{"key of a ConfigMap", down(newNode(corev1.ConditionTrue, nil), newPod(waitingFor("CreateContainerConfigError",
 			"couldn't find key port in ConfigMap shop/settings"))), newDeployment(0), "ConfigMap shop/settings", "no key port"},
-		{"node", down(newNode(corev1.ConditionUnknown, nil), newPod(func(*corev1.Pod) {})), newDeployment(0), "Node node-1", "silent"},
-		{"claim", down(newPod(unschedulable(`0/1 nodes are available: persistentvolumeclaim "data" not found.`))), newDeployment(0),
+		{"node", down(newNode(corev1.ConditionUnknown, nil), newPod(func(*corev1.Pod) {})), newDeployment(0),
+			"Node node-1", "silent"},
+		{"claim", down(newPod(unschedulable(`0/1 nodes are available: persistentvolumeclaim "data" not found.`))),
+			newDeployment(0),
 			"PersistentVolumeClaim shop/data", "does not exist"},
-		{"class", down(pending, newPod(unschedulable("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.", withClaim))),
+		{"class", down(pending,
+			newPod(unschedulable("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+				withClaim))),
 			newDeployment(0), "StorageClass fast", "does not exist"},
 		{"cordoned", down(newPod(unschedulable("0/1 nodes are available: 1 node(s) were unschedulable.")),
-			newNode(corev1.ConditionTrue, func(n *corev1.Node) { n.Spec.Unschedulable = true })), newDeployment(0), "Node node-1", "cordoned"},
+			newNode(corev1.ConditionTrue,
+				func(n *corev1.Node) { n.Spec.Unschedulable = true })), newDeployment(0), "Node node-1", "cordoned"},
 		{"class of a claim", []plan.Object{pending}, pending, "StorageClass fast", "does not exist"},
-		{"first consumer", []plan.Object{pending, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "x",
+		{"first consumer", []plan.Object{pending, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class},
+			Provisioner:       "x",
 			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}}, pending, "PersistentVolumeClaim shop/data", "no"},
 		{"job", []plan.Object{job}, job, "Job shop/job", "suspended"},
-		{"mount", down(newNode(corev1.ConditionTrue, nil), newPod(func(*corev1.Pod) {}), warning(newPod(func(*corev1.Pod) {}), "Pod", "FailedMount",
-			`MountVolume.SetUp failed for volume "v" : secret "tls" not found`)), newDeployment(0), "Secret shop/tls", "does not exist"},
+		{"mount", down(newNode(corev1.ConditionTrue, nil), newPod(func(*corev1.Pod) {}),
+			warning(newPod(func(*corev1.Pod) {}), "Pod", "FailedMount",
+				`MountVolume.SetUp failed for volume "v" : secret "tls" not found`)), newDeployment(0), "Secret shop/tls", "does not exist"},
 	} {
 		a := askAbout(t, row.ask, row.objects...)
 		switch {
@@ -167,7 +184,8 @@ func TestCauses(t *testing.T) {
 
 // What is as wanted has no cause.
 func TestNothingIsWrong(t *testing.T) {
-	bound := &corev1.PersistentVolumeClaim{ObjectMeta: of("data"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
+	bound := &corev1.PersistentVolumeClaim{ObjectMeta: of("data"),
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	done := &batchv1.Job{ObjectMeta: of("job"), Status: batchv1.JobStatus{
 		Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}

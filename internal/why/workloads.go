@@ -117,27 +117,26 @@ func (w *world) noReplicaSet(ctx context.Context, d *appsv1.Deployment, v *verdi
 // new ones are not.
 func (w *world) unavailableAtOnce(d *appsv1.Deployment, v *verdict) *verdict {
 	rolling := d.Spec.Strategy.RollingUpdate
-	if d.Status.AvailableReplicas > 0 || rolling == nil || rolling.MaxUnavailable == nil || d.Annotations[revision] == "1" {
+	if d.Status.AvailableReplicas > 0 || rolling == nil || rolling.MaxUnavailable == nil ||
+		d.Annotations[revision] == "1" {
 		return v
 	}
 	wanted := int(ptr.Deref(d.Spec.Replicas, 1))
-	if most, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, wanted, false); err == nil && most >= wanted {
-		v.says += fmt.Sprintf("; maxUnavailable is %s, so the old pods went before the new ones were ready", rolling.MaxUnavailable)
+	if most, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, wanted, false); err == nil &&
+		most >= wanted {
+		v.says += fmt.Sprintf("; maxUnavailable is %s, so the old pods went before the new ones were ready",
+			rolling.MaxUnavailable)
 	}
 	return v
 }
 
 func deploymentCondition(d *appsv1.Deployment, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	for i, c := range d.Status.Conditions {
-		if c.Type == t {
-			return &d.Status.Conditions[i]
-		}
-	}
-	return nil
+	return first(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == t })
 }
 
 // replicaSetsOf returns the ReplicaSet of the latest template, and the others that have pods.
-func (w *world) replicaSetsOf(ctx context.Context, d *appsv1.Deployment) (newest *appsv1.ReplicaSet, others []*appsv1.ReplicaSet) {
+func (w *world) replicaSetsOf(ctx context.Context, d *appsv1.Deployment) (newest *appsv1.ReplicaSet,
+	others []*appsv1.ReplicaSet) {
 	s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
 		return nil, nil
@@ -247,7 +246,8 @@ func (w *world) statefulSet(ctx context.Context, s *appsv1.StatefulSet) *verdict
 	if st.Replicas == wanted && st.ReadyReplicas == wanted && st.AvailableReplicas == wanted && updated == wanted {
 		return fine(s, "all %d pods are available", wanted)
 	}
-	v := waits(s, "RollingOut", "%d of %d pods are there, %d are ready, %d are of the latest revision", st.Replicas, wanted,
+	v := waits(s, "RollingOut", "%d of %d pods are there, %d are ready, %d are of the latest revision", st.Replicas,
+		wanted,
 		st.ReadyReplicas, updated)
 	pods := w.podsOf(ctx, s, s.Spec.Selector)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // by ordinal
@@ -276,12 +276,13 @@ func onDelete(v *verdict) *verdict {
 
 // brokenRevision adds that a pod of an old revision is not replaced before it is ready, which it will not be.
 func (w *world) brokenRevision(s *appsv1.StatefulSet, pods []*corev1.Pod, v *verdict) *verdict {
-	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || s.Status.CurrentRevision == s.Status.UpdateRevision {
+	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
+		s.Status.CurrentRevision == s.Status.UpdateRevision {
 		return v
 	}
 	for _, p := range pods {
 		if !ready(p) && p.Labels[appsv1.StatefulSetRevisionLabel] != s.Status.UpdateRevision {
-			v.last().ends = fmt.Sprintf("somebody deletes pod %s: the StatefulSet waits until a pod is ready before it replaces it",
+			v.last().ends = fmt.Sprintf("somebody deletes pod %s, which the StatefulSet replaces only when it is ready",
 				p.Name)
 			return v
 		}
@@ -299,7 +300,8 @@ func (w *world) daemonSet(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 		updated >= st.DesiredNumberScheduled
 	switch {
 	case st.DesiredNumberScheduled == 0:
-		return waits(d, "NoNode", "no node fits: its node selector is %s, and taints count", selectorText(d.Spec.Template.Spec)).inferred()
+		return waits(d, "NoNode", "no node fits: its node selector is %s, and taints count",
+			selectorText(d.Spec.Template.Spec)).inferred()
 	case all:
 		return fine(d, "all %d pods are available", st.DesiredNumberScheduled)
 	}

@@ -23,7 +23,7 @@ import (
 // Mapper finds out how objects of a kind, and of a resource, are addressed. [client.Mapper] does.
 type Mapper interface {
 	client.KindMapper
-	KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error)
+	Kind(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error)
 }
 
 // world is what one question reads: each list once, and each object once.
@@ -158,7 +158,8 @@ func (w *world) listAny(ctx context.Context, kind schema.GroupVersionKind, names
 	}
 	m, err := w.mapper.Mapping(ctx, kind)
 	if err == nil {
-		known, err = client.Read(ctx, w.reader, m, plan.Ref{Kind: kind, Namespace: namespace, All: true, Metadata: true})
+		known, err = client.Read(ctx, w.reader, m, plan.Ref{Kind: kind, Namespace: namespace, All: true,
+			Metadata: true})
 	}
 	if err != nil {
 		w.noteUnread(q, err)
@@ -285,7 +286,7 @@ func lacking[T plan.Object](namespace, name, format string, args ...any) *verdic
 }
 
 // kindOf returns the kind of a resource, in the version that the server prefers.
-func (w *world) kindOf(r schema.GroupResource) (schema.GroupVersionKind, bool) {
-	kind, err := w.mapper.KindFor(r.WithVersion(""))
+func (w *world) kindOf(ctx context.Context, r schema.GroupResource) (schema.GroupVersionKind, bool) {
+	kind, err := w.mapper.Kind(ctx, r.WithVersion(""))
 	return kind, err == nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -66,7 +67,8 @@ func newWhyCommand() *cobra.Command {
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace, instead of that of the context.")
 	flags.StringVarP(&o.output, "output", "o", "text", "Form of the answer: text, json or yaml.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, and answer again when the answer changes.")
-	flags.BoolVar(&o.deleting, "deleting", false, "Say what is being deleted and what is about to be, in the namespace or in all.")
+	flags.BoolVar(&o.deleting, "deleting", false,
+		"Say what is being deleted and what is about to be, in the namespace or in all.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long one answer may take.")
 	return c
 }
@@ -168,13 +170,15 @@ func askAbout(ctx context.Context, clients *client.Clients, resource string, key
 func (o *whyOptions) client() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("reach the API server: %w", err)
 	}
-	config.QPS, config.ContentType, config.UserAgent = -1, "application/vnd.kubernetes.protobuf", "controller-manager why"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.QPS, config.UserAgent = -1, "controller-manager why"
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("namespace of the context: %w", err)
