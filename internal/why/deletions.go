@@ -35,7 +35,7 @@ var keepers = map[string]string{
 // deleting is a verdict on an object that somebody has deleted and that is still there.
 func (w *world) deleting(ctx context.Context, o plan.Object) *verdict {
 	v := &verdict{object: refOf(o), state: Deleting, reason: "Deleting"}
-	v.says = fmt.Sprintf("it is being deleted, since %s", short(w.now.Sub(deletedAt(o))))
+	v.says = fmt.Sprintf("it is being deleted, for %s now", short(w.now.Sub(deletedAt(o))))
 	if n, ok := o.(*corev1.Namespace); ok {
 		return w.emptying(ctx, n, v)
 	}

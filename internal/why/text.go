@@ -87,7 +87,7 @@ func (d Deletions) WriteText(w io.Writer) {
 func (p PendingDeletion) at(now time.Time) string {
 	switch {
 	case p.Since != nil:
-		return "since " + short(now.Sub(p.Since.Time))
+		return "for " + short(now.Sub(p.Since.Time))
 	case p.At != nil && p.At.After(now):
 		return "in " + short(p.At.Sub(now))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -212,8 +213,11 @@ func kindNamed(mapper *client.Mapper, text string) (schema.GroupVersionKind, err
 		}
 	}
 	kind, err := names.KindFor(plain.WithVersion(""))
-	if err != nil {
-		return kind, fmt.Errorf("%q: %w", text, err)
+	switch {
+	case meta.IsNoMatchError(err):
+		return kind, fmt.Errorf("the API server has no resource %q: %w", text, err)
+	case err != nil:
+		return kind, fmt.Errorf("find the resource %q: %w", text, err)
 	}
 	return kind, nil
 }
