@@ -11,7 +11,8 @@ func TestJudge(t *testing.T) {
 		return &Answer{APIVersion: version, Kind: "Answer", Summary: summary, Cause: &Reason{Object: cause, Certain: certain}}
 	}
 	right := answer("quota pods is used up for 3s", quota, true)
-	problem := &Problem{Cause: []Component{{Kind: "ResourceQuota", Name: "pods"}, {Kind: "Pod", Name: "web-*"}}, Mention: []string{"Pods", "quota|limit"}}
+	causes := []Component{{Kind: "ResourceQuota", Name: "pods"}, {Kind: "Pod", Name: "web-*"}}
+	problem := &Problem{Cause: causes, Mention: []string{"Pods", "quota|limit"}}
 	silent := &Answer{APIVersion: version, Kind: "Answer", Summary: "all is as wanted"}
 	for _, c := range []struct {
 		name    string

@@ -100,7 +100,8 @@ func (k *Kubelet) fill(pod *corev1.Pod, now metav1.Time) {
 }
 
 // statuses returns the states of containers. Those of which nothing is said are as given.
-func statuses(containers []corev1.Container, said []corev1.ContainerStatus, otherwise corev1.ContainerState) (all []corev1.ContainerStatus) {
+func statuses(containers []corev1.Container, said []corev1.ContainerStatus,
+	otherwise corev1.ContainerState) (all []corev1.ContainerStatus) {
 	for _, c := range containers {
 		status := corev1.ContainerStatus{Name: c.Name, State: otherwise, Ready: otherwise.Running != nil || otherwise.Terminated != nil}
 		if i := slices.IndexFunc(said, func(s corev1.ContainerStatus) bool { return s.Name == c.Name }); i >= 0 {

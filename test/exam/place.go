@@ -56,7 +56,7 @@ type made struct {
 // Place returns the place of a problem in a namespace that exists.
 func (w *World) Place(namespace string) *Place { return &Place{World: w, NS: namespace} }
 
-// Create creates an object. If it has a status, this is written, too.
+// Create creates an object. If it has a status, this is written, too: only of nodes the API server takes it from the beginning.
 func (p *Place) Create(ctx context.Context, object map[string]any) error {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)}
 	what := u.GetKind() + "/" + u.GetName()
@@ -65,7 +65,6 @@ func (p *Place) Create(ctx context.Context, object map[string]any) error {
 		return err
 	}
 	status, hasStatus := u.Object["status"]
-	delete(u.Object, "status")
 	created, err := resource.Create(ctx, u, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return fmt.Errorf("create %s: %w", what, err)
@@ -145,7 +144,8 @@ func (p *Place) find(ctx context.Context, object string) ([]unstructured.Unstruc
 	return slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool { return !matches(name, u.GetName()) }), nil
 }
 
-func patch(ctx context.Context, resource dynamic.ResourceInterface, name string, kind types.PatchType, with any, subresources ...string) error {
+func patch(ctx context.Context, resource dynamic.ResourceInterface, name string, kind types.PatchType, with any,
+	subresources ...string) error {
 	text, err := json.Marshal(with)
 	if err != nil {
 		return fmt.Errorf("write a patch: %w", err)
