@@ -78,10 +78,13 @@ func limited(a *autoscalingv2.HorizontalPodAutoscaler, c autoscalingv2.Horizonta
 }
 
 func (w *world) budget(ctx context.Context, b *policyv1.PodDisruptionBudget) *verdict {
+	return w.unseen(ctx, b, b.Status.ObservedGeneration, w.disruptions(ctx, b))
+}
+
+// disruptions is the verdict on a budget, as if its status was of the latest generation.
+func (w *world) disruptions(ctx context.Context, b *policyv1.PodDisruptionBudget) *verdict {
 	s := b.Status
 	switch {
-	case b.Generation > s.ObservedGeneration:
-		return w.unseen(ctx, b, s.ObservedGeneration)
 	case s.DisruptionsAllowed > 0:
 		return fine(b, "%d more pods may be disrupted", s.DisruptionsAllowed)
 	}

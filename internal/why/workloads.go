@@ -49,13 +49,14 @@ func (w *world) worst(ctx context.Context, pods []*corev1.Pod) (worst *verdict) 
 	return worst
 }
 
-// unseen is a verdict on an object of which no controller has seen the latest generation; nil if one has.
-func (w *world) unseen(ctx context.Context, o plan.Object, observed int64) *verdict {
-	if observed >= o.GetGeneration() {
-		return nil
+// unseen adds to a verdict, which has found no cause, that no controller has seen the latest generation of the object.
+func (w *world) unseen(ctx context.Context, o plan.Object, observed int64, v *verdict) *verdict {
+	if observed >= o.GetGeneration() || v.because != nil {
+		return v
 	}
-	v := waits(o, "NotObserved", "no controller has seen its generation %d yet", o.GetGeneration())
-	return v.through(w.leader(ctx))
+	v.state, v.reason = Waiting, "NotObserved"
+	return v.adding(fmt.Sprintf("no controller has seen its generation %d yet", o.GetGeneration())).inferred().
+		through(w.leader(ctx))
 }
 
 // zero is a verdict on a workload that asks for no pods.
@@ -64,12 +65,15 @@ func (w *world) zero(o plan.Object) *verdict {
 }
 
 func (w *world) deployment(ctx context.Context, d *appsv1.Deployment) *verdict {
+	return w.unseen(ctx, d, d.Status.ObservedGeneration, w.rollout(ctx, d))
+}
+
+// rollout is the verdict on a Deployment, as if its status was of the latest generation.
+func (w *world) rollout(ctx context.Context, d *appsv1.Deployment) *verdict {
 	wanted, s := ptr.Deref(d.Spec.Replicas, 1), d.Status
 	switch {
 	case wanted == 0 && s.Replicas == 0:
 		return w.zero(d)
-	case d.Generation > s.ObservedGeneration:
-		return w.unseen(ctx, d, s.ObservedGeneration)
 	case s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted:
 		return fine(d, "all %d pods are of the latest template and available", wanted)
 	}
@@ -190,11 +194,14 @@ type replicas struct {
 }
 
 func (w *world) replicas(ctx context.Context, o plan.Object, r replicas) *verdict {
+	return w.unseen(ctx, o, r.observed, w.available(ctx, o, r))
+}
+
+// available is the verdict on replicas, as if the status was of the latest generation.
+func (w *world) available(ctx context.Context, o plan.Object, r replicas) *verdict {
 	switch {
 	case r.wanted == 0 && r.there == 0 && metav1.GetControllerOfNoCopy(o) == nil:
 		return w.zero(o)
-	case o.GetGeneration() > r.observed:
-		return w.unseen(ctx, o, r.observed)
 	case r.there == r.wanted && r.available == r.wanted:
 		return fine(o, "all %d pods are available", r.wanted)
 	}
@@ -230,12 +237,14 @@ func (w *world) failedCreate(ctx context.Context, owner plan.Object) string {
 }
 
 func (w *world) statefulSet(ctx context.Context, s *appsv1.StatefulSet) *verdict {
+	return w.unseen(ctx, s, s.Status.ObservedGeneration, w.ordered(ctx, s))
+}
+
+// ordered is the verdict on a StatefulSet, as if its status was of the latest generation.
+func (w *world) ordered(ctx context.Context, s *appsv1.StatefulSet) *verdict {
 	wanted, st := ptr.Deref(s.Spec.Replicas, 1), s.Status
-	switch {
-	case wanted == 0 && st.Replicas == 0:
+	if wanted == 0 && st.Replicas == 0 {
 		return w.zero(s)
-	case s.Generation > st.ObservedGeneration:
-		return w.unseen(ctx, s, st.ObservedGeneration)
 	}
 	updated := st.UpdatedReplicas
 	if st.CurrentRevision == st.UpdateRevision {
@@ -291,10 +300,12 @@ func (w *world) brokenRevision(s *appsv1.StatefulSet, pods []*corev1.Pod, v *ver
 }
 
 func (w *world) daemonSet(ctx context.Context, d *appsv1.DaemonSet) *verdict {
+	return w.unseen(ctx, d, d.Status.ObservedGeneration, w.onNodes(ctx, d))
+}
+
+// onNodes is the verdict on a DaemonSet, as if its status was of the latest generation.
+func (w *world) onNodes(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 	st := d.Status
-	if d.Generation > st.ObservedGeneration {
-		return w.unseen(ctx, d, st.ObservedGeneration)
-	}
 	updated := st.UpdatedNumberScheduled
 	all := st.NumberAvailable >= st.DesiredNumberScheduled && st.CurrentNumberScheduled >= st.DesiredNumberScheduled &&
 		updated >= st.DesiredNumberScheduled
