@@ -15,7 +15,7 @@ var (
 	missingObject  = regexp.MustCompile(`(configmap|secret) "([^"]+)" not found`)
 	missingKey     = regexp.MustCompile(`couldn't find key (\S+) in (ConfigMap|Secret) ([^/]+)/(\S+)`)
 	missingItemKey = regexp.MustCompile(`references non-existent (config|secret) key: (\S+)`)
-	attachedTo     = regexp.MustCompile(`Multi-Attach error for volume "([^"]+)"`)
+	attachedTo     = regexp.MustCompile(`for volume "([^"]+)":? *"?Volume is already`)
 	volumeOf       = regexp.MustCompile(`for volume "([^"]+)"`)
 )
 
