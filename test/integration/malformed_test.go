@@ -77,13 +77,10 @@ const nodePatches = "node-controller patch nodes/ "
 // storeMalformed stores the malformed objects of all entries, and returns their names.
 func (b *bench) storeMalformed() map[string]bool {
 	b.Helper()
-	names := map[string]bool{}
-	entries := servedEntries(b.T, b.Cluster)
-	for _, e := range entries {
-		for key, object := range e.Malformed {
-			b.store(key, object)
-			names[path.Base(key)] = true
-		}
+	names, all := map[string]bool{}, b.malformed()
+	for key, object := range all {
+		b.store(key, object)
+		names[path.Base(key)] = true
 	}
 	client, err := dynamic.NewForConfig(b.RESTConfig)
 	if err != nil {
@@ -91,19 +88,31 @@ func (b *bench) storeMalformed() map[string]bool {
 	}
 	b.wait("the server shows them, or has deleted them", func() error {
 		var errs []error
-		for _, e := range entries {
-			for key, object := range e.Malformed {
-				_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key),
-					metav1.GetOptions{})
-				if apierrors.IsNotFound(err) && b.unstored(key, object) {
-					continue
-				}
-				errs = append(errs, err)
+		for key, object := range all {
+			_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key),
+				metav1.GetOptions{})
+			if apierrors.IsNotFound(err) && b.unstored(key, object) {
+				continue
 			}
+			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
 	return names
+}
+
+// malformed are the malformed objects of all entries, by key, of the resources that the server has.
+func (b *bench) malformed() map[string]string {
+	b.Helper()
+	all := map[string]string{}
+	for _, e := range servedEntries(b.T, b.Cluster) {
+		for key, object := range e.Malformed {
+			if serves(b.T, b.Cluster, resourceOf(b.T, object)) {
+				all[key] = object
+			}
+		}
+	}
+	return all
 }
 
 // prepareScenarios prepares a scenario of each entry, in a namespace of its own, and returns what plays them. That of podgc needs a manager
