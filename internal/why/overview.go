@@ -35,6 +35,10 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 	w := newWorld(r, mapper, now)
 	o := Overview{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Overview"}, Namespace: namespace,
 		Time: metav1.Time{Time: now}}
+	if _, is := get[*corev1.Namespace](ctx, w, "", namespace); is == absent {
+		o.Summary = fmt.Sprintf("Namespace %s: does not exist", namespace)
+		return o
+	}
 	checked := 0
 	for _, v := range w.verdictsIn(ctx, namespace, &checked) {
 		o.Answers = append(o.Answers, v.answer(w))
@@ -43,6 +47,9 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 	o.Summary = fmt.Sprintf("Namespace %s: all of %d objects are as wanted", namespace, checked)
 	if n := len(o.Answers); n > 0 {
 		o.Summary = fmt.Sprintf("Namespace %s: %d of %d objects are not as wanted", namespace, n, checked)
+	}
+	if len(o.Unread) > 0 {
+		o.Summary += ", and some could not be read"
 	}
 	return o
 }

@@ -8,6 +8,27 @@ import (
 	"time"
 )
 
+// Line returns the answer in one line.
+func (a Answer) Line() string { return a.Summary }
+
+// Line returns the answer in one line, with what each object lacks.
+func (o Overview) Line() string {
+	line := o.Summary
+	for _, a := range o.Answers {
+		line += "; " + a.Summary
+	}
+	return line
+}
+
+// Line returns the answer in one line, with the objects.
+func (d Deletions) Line() string {
+	line := d.Summary
+	for _, item := range d.Items {
+		line += "; " + item.Object.String()
+	}
+	return line
+}
+
 // WriteText writes an answer for people. The first line is the answer.
 func (a Answer) WriteText(w io.Writer) {
 	fmt.Fprintln(w, a.Summary)

@@ -67,7 +67,8 @@ func (a Asker) Ask(ctx context.Context, object, namespace string) (*Answer, erro
 }
 
 // passing is what differs between two answers only because time passes.
-var passing = regexp.MustCompile(`\b\d+(?:\.\d+)?(?:ms|s|m|h|d)(?:\d+(?:ms|s|m|h))*\b|\b\d+ (?:times|seconds?|minutes?|hours?)\b`)
+var passing = regexp.MustCompile(`\b\d+(?:\.\d+)?(?:ms|s|m|h|d)(?:\d+(?:ms|s|m|h))*\b|\b\d+ (?:times|seconds?|minutes?|hours?|are)\b|` +
+	`\b\d+ of \d+\b`)
 
 // same reports whether two answers say the same.
 func (a *Answer) same(b *Answer) bool {

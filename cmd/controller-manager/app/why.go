@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,7 @@ const whyAgainAfter = 2 * time.Second
 // whyOptions are the flags of the command why.
 type whyOptions struct {
 	kubeconfig, context, namespace, output string
-	watch, deleting                        bool
+	watch, deleting, mcp                   bool
 	timeout                                time.Duration
 }
 
@@ -58,7 +59,7 @@ func newWhyCommand() *cobra.Command {
 		Example: whyExample,
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.run(c.Context(), args, c.OutOrStdout())
+			return o.run(c.Context(), args, io.NopCloser(c.InOrStdin()), c.OutOrStdout())
 		},
 	}
 	flags := c.Flags()
@@ -70,32 +71,70 @@ func newWhyCommand() *cobra.Command {
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, and answer again when the answer changes.")
 	flags.BoolVar(&o.deleting, "deleting", false,
 		"Say what is being deleted and what is about to be, in the namespace or in all.")
+	flags.BoolVar(&o.mcp, "mcp", false,
+		"Answer an assistant that speaks the Model Context Protocol on standard input and output.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long one answer may take.")
 	return c
 }
 
 // run answers once, or until ctx ends.
-func (o *whyOptions) run(ctx context.Context, args []string, out io.Writer) error {
+func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, out io.Writer) error {
+	resource, name, err := parseObject(args)
+	switch {
+	case err != nil:
+		return err
+	case o.deleting && name != "":
+		return errors.New("--deleting is about all objects: name none")
+	case o.mcp && (o.deleting || name != ""):
+		return errors.New("--mcp takes its questions from standard input: ask nothing on the command line")
+	}
 	write, err := answerWriter(o.output)
 	if err != nil {
 		return err
 	}
-	ask, err := o.asker(args)
+	a, err := o.asker()
 	if err != nil {
 		return err
 	}
-	last := ""
-	for {
-		answer, summary, err := ask(ctx)
+	if o.mcp {
+		return a.serve(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{out}})
+	}
+	ask := func(ctx context.Context) (summarized, error) {
+		return a.about(ctx, resource, plan.Key{Namespace: a.namespace, Name: name})
+	}
+	switch {
+	case o.deleting:
+		ask = func(ctx context.Context) (summarized, error) { return a.deletions(ctx, o.namespace) }
+	case name == "":
+		ask = func(ctx context.Context) (summarized, error) { return a.overview(ctx, a.namespace) }
+	}
+	return o.repeat(ctx, ask, func(answer summarized) error { return write(out, answer) })
+}
+
+// nopCloser leaves the standard output open.
+type nopCloser struct{ io.Writer }
+
+// Close implements io.Closer.
+func (nopCloser) Close() error { return nil }
+
+// repeat writes an answer, and with --watch each that differs from the one before, until ctx ends.
+func (o *whyOptions) repeat(
+	ctx context.Context, ask func(context.Context) (summarized, error), write func(summarized) error,
+) error {
+	for last := ""; ; {
+		bounded, cancel := context.WithTimeout(ctx, o.timeout)
+		answer, err := ask(bounded)
+		cancel()
 		if err != nil {
 			return err
 		}
-		if summary != last {
-			if err := write(out, answer); err != nil {
+		if line := answer.Line(); line != last {
+			if err := write(answer); err != nil {
 				return fmt.Errorf("write the answer: %w", err)
 			}
+			last = line
 		}
-		if last = summary; !o.watch {
+		if !o.watch {
 			return nil
 		}
 		select {
@@ -106,15 +145,14 @@ func (o *whyOptions) run(ctx context.Context, args []string, out io.Writer) erro
 	}
 }
 
-// asker returns a function that answers the question of the arguments, and says in one line how.
-func (o *whyOptions) asker(args []string) (func(context.Context) (texter, string, error), error) {
-	resource, name, err := parseObject(args)
-	switch {
-	case err != nil:
-		return nil, err
-	case o.deleting && name != "":
-		return nil, errors.New("--deleting is about all objects: name none")
-	}
+// whyAsker answers questions with the rights of a kubeconfig.
+type whyAsker struct {
+	clients   *client.Clients
+	namespace string // of objects whose namespace is not said
+	timeout   time.Duration
+}
+
+func (o *whyOptions) asker() (*whyAsker, error) {
 	config, namespace, err := o.client()
 	if err != nil {
 		return nil, err
@@ -127,44 +165,44 @@ func (o *whyOptions) asker(args []string) (func(context.Context) (texter, string
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (texter, string, error) {
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-		switch {
-		case o.deleting:
-			all := why.AskDeletions(ctx, clients.Reader(), mapper, time.Now(), o.namespace)
-			all.Source = whySource
-			return all, all.Summary, ctx.Err()
-		case name == "":
-			all := why.AskNamespace(ctx, clients.Reader(), mapper, time.Now(), namespace)
-			all.Source = whySource
-			return all, all.Summary, ctx.Err()
-		}
-		answer, err := askAbout(ctx, clients, resource, plan.Key{Namespace: namespace, Name: name})
-		return answer, answer.Summary, err
-	}, nil
+	return &whyAsker{clients, namespace, o.timeout}, nil
 }
 
-// askAbout answers for one object, whose kind people have given as a resource.
-func askAbout(ctx context.Context, clients *client.Clients, resource string, key plan.Key) (a why.Answer, err error) {
-	mapper := clients.Mapper()
+// about answers for one object, whose kind people have given as a resource.
+func (a *whyAsker) about(ctx context.Context, resource string, key plan.Key) (summarized, error) {
+	mapper := a.clients.Mapper()
 	kind, err := kindNamed(mapper, resource)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
 	m, err := mapper.Mapping(ctx, kind)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", resource, err)
+		return nil, fmt.Errorf("%s: %w", resource, err)
 	}
 	q := why.Question{Kind: kind, Name: key.Name}
 	if m.Namespaced {
 		q.Namespace = key.Namespace
 	}
-	if a, err = why.Ask(ctx, clients.Reader(), mapper, time.Now(), q); err != nil {
-		return a, fmt.Errorf("%s %s: %w", resource, key.Name, err)
+	answer, err := why.Ask(ctx, a.clients.Reader(), mapper, time.Now(), q)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", resource, key.Name, err)
 	}
-	a.Source = whySource
-	return a, nil
+	answer.Source = whySource
+	return answer, nil
+}
+
+// overview answers for all that is not as wanted in a namespace.
+func (a *whyAsker) overview(ctx context.Context, namespace string) (summarized, error) {
+	all := why.AskNamespace(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
+	all.Source = whySource
+	return all, ctx.Err()
+}
+
+// deletions answers for what goes in a namespace, or in all.
+func (a *whyAsker) deletions(ctx context.Context, namespace string) (summarized, error) {
+	all := why.AskDeletions(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
+	all.Source = whySource
+	return all, ctx.Err()
 }
 
 // client returns how to reach the API server, and the namespace that is meant.
@@ -222,25 +260,28 @@ func kindNamed(mapper *client.Mapper, text string) (schema.GroupVersionKind, err
 	return kind, nil
 }
 
-// texter is what can be written for people.
-type texter interface{ WriteText(w io.Writer) }
+// summarized is an answer: of one object, or of many.
+type summarized interface {
+	Line() string // the answer in one line
+	WriteText(w io.Writer)
+}
 
 // answerWriter returns how answers are written in a form.
-func answerWriter(form string) (func(io.Writer, texter) error, error) {
+func answerWriter(form string) (func(io.Writer, summarized) error, error) {
 	switch form {
 	case "text":
-		return func(w io.Writer, a texter) error {
+		return func(w io.Writer, a summarized) error {
 			a.WriteText(w)
 			return nil
 		}, nil
 	case "json":
-		return func(w io.Writer, a texter) error {
+		return func(w io.Writer, a summarized) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
 			return encoder.Encode(a)
 		}, nil
 	case "yaml":
-		return func(w io.Writer, a texter) error {
+		return func(w io.Writer, a summarized) error {
 			text, err := yaml.Marshal(a)
 			if err != nil {
 				return err
