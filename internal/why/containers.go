@@ -194,7 +194,7 @@ func (w *world) multiAttach(ctx context.Context, p *corev1.Pod, volume string) *
 		}
 		for _, other := range list[*corev1.Pod](ctx, w, p.Namespace, nil) {
 			if other.Name != p.Name && other.Spec.NodeName != p.Spec.NodeName && usesClaim(other, name) {
-				return fails(c, "MultiAttach", "its volume can be on one node, and pod %s uses it on node %s",
+				return fails(c, "MultiAttach", "its volume can be attached to one node, and pod %s uses it on node %s",
 					other.Name,
 					other.Spec.NodeName).until("pod %s ends", other.Name)
 			}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -220,4 +221,31 @@ func askAbout(t *testing.T, about plan.Object, objects ...plan.Object) Answer {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// An object of any kind in which nothing is set has an answer, and so has one that is being deleted.
+func TestObjectsWithNothingInThem(t *testing.T) {
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		o, err := scheme.Scheme.New(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, served := client.BuiltIn(kind)
+		one, ok := o.(plan.Object)
+		if !ok || !served {
+			continue
+		}
+		one.SetName("odd")
+		if m.Namespaced {
+			one.SetNamespace(ns)
+		}
+		if a := askAbout(t, one, one); a.Summary == "" || len(a.Chain) == 0 {
+			t.Errorf("%s: %+v", kind, a)
+		}
+		one.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+		one.SetFinalizers([]string{"example.com/x"})
+		if a := askAbout(t, one, one); a.Deletion == nil && a.State != NotFound {
+			t.Errorf("%s: %+v", kind, a)
+		}
+	}
 }

@@ -20,17 +20,35 @@ import (
 const revision = "deployment.kubernetes.io/revision"
 
 // podsOf returns the pods that an object controls, among those that its selector matches.
-func (w *world) podsOf(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) (own []*corev1.Pod) {
+func (w *world) podsOf(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) []*corev1.Pod {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil
 	}
-	for _, p := range list[*corev1.Pod](ctx, w, owner.GetNamespace(), s) {
+	return controlledBy(owner, list[*corev1.Pod](ctx, w, owner.GetNamespace(), s))
+}
+
+func controlledBy(owner plan.Object, pods []*corev1.Pod) (own []*corev1.Pod) {
+	for _, p := range pods {
 		if metav1.IsControlledBy(p, owner) {
 			own = append(own, p)
 		}
 	}
 	return own
+}
+
+// worstOf returns the verdict on the pod of an object that needs people most; nil if all are as wanted. Of many pods it
+// reads the first ones, and the others if these are as wanted.
+func (w *world) worstOf(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) *verdict {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil
+	}
+	some, all := w.firstPods(ctx, owner.GetNamespace(), s)
+	if v := w.worst(ctx, controlledBy(owner, some)); v != nil || all {
+		return v
+	}
+	return w.worst(ctx, w.podsOf(ctx, owner, selector))
 }
 
 // worst returns the verdict on the pod that needs people most; nil if all are as wanted.
@@ -92,7 +110,7 @@ func (w *world) rollout(ctx context.Context, d *appsv1.Deployment) *verdict {
 		return w.unavailableAtOnce(d, v.through(below))
 	}
 	for _, rs := range append(others, newest) { // whose own status may be older than that of its pods
-		if below := w.worst(ctx, w.podsOf(ctx, rs, rs.Spec.Selector)); below != nil {
+		if below := w.worstOf(ctx, rs, rs.Spec.Selector); below != nil {
 			return v.through(below)
 		}
 	}
@@ -167,7 +185,7 @@ func (w *world) replicaSet(ctx context.Context, rs *appsv1.ReplicaSet) *verdict 
 	return w.replicas(ctx, rs, replicas{
 		wanted: ptr.Deref(rs.Spec.Replicas, 1), ready: rs.Status.ReadyReplicas, there: rs.Status.Replicas,
 		available: rs.Status.AvailableReplicas, observed: rs.Status.ObservedGeneration, failure: failure,
-		pods: w.podsOf(ctx, rs, rs.Spec.Selector),
+		selector: rs.Spec.Selector,
 	})
 }
 
@@ -181,7 +199,7 @@ func (w *world) replicationController(ctx context.Context, rc *corev1.Replicatio
 	return w.replicas(ctx, rc, replicas{
 		wanted: ptr.Deref(rc.Spec.Replicas, 1), ready: rc.Status.ReadyReplicas, there: rc.Status.Replicas,
 		available: rc.Status.AvailableReplicas, observed: rc.Status.ObservedGeneration, failure: failure,
-		pods: w.podsOf(ctx, rc, &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}),
+		selector: &metav1.LabelSelector{MatchLabels: rc.Spec.Selector},
 	})
 }
 
@@ -190,7 +208,7 @@ type replicas struct {
 	wanted, ready, available, there int32
 	observed                        int64
 	failure                         string // to create or delete a pod
-	pods                            []*corev1.Pod
+	selector                        *metav1.LabelSelector
 }
 
 func (w *world) replicas(ctx context.Context, o plan.Object, r replicas) *verdict {
@@ -214,7 +232,7 @@ func (w *world) available(ctx context.Context, o plan.Object, r replicas) *verdi
 			return v.through(w.refused(ctx, o, r.failure))
 		}
 	}
-	if below := w.worst(ctx, r.pods); below != nil {
+	if below := w.worstOf(ctx, o, r.selector); below != nil {
 		return v.through(below)
 	}
 	if below := w.preempted(ctx, o, o.GetName()); below != nil && r.ready < r.wanted {
@@ -318,7 +336,7 @@ func (w *world) onNodes(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 	}
 	v := waits(d, "RollingOut", "%d of %d nodes have their pod, %d are available, %d are of the latest template",
 		st.CurrentNumberScheduled, st.DesiredNumberScheduled, st.NumberAvailable, updated)
-	if below := w.worst(ctx, w.podsOf(ctx, d, d.Spec.Selector)); below != nil {
+	if below := w.worstOf(ctx, d, d.Spec.Selector); below != nil {
 		return v.through(below)
 	}
 	if message := w.failedCreate(ctx, d); message != "" {

@@ -127,12 +127,38 @@ func (w *world) list(
 	if known, ok := w.lists[q]; ok {
 		return known
 	}
+	if known, ok := w.lists[query{kind, namespace, ""}]; ok && s != nil { // all of them are here
+		return slices.DeleteFunc(slices.Clone(known), func(o plan.Object) bool {
+			return !s.Matches(labels.Set(o.GetLabels()))
+		})
+	}
 	all, err := w.readList(ctx, q, metav1.ListOptions{LabelSelector: q.selector})
 	if err != nil {
 		w.noteUnread(q, err)
 	}
 	w.lists[q] = all
 	return all
+}
+
+// manyPods is how many pods are read before it is known whether more are needed.
+const manyPods = 500
+
+// firstPods returns the first pods that a selector matches, and whether they are all.
+func (w *world) firstPods(ctx context.Context, namespace string, s labels.Selector) (some []*corev1.Pod, all bool) {
+	q := query{client.KindFor[*corev1.Pod](), namespace, s.String()}
+	_, known := w.lists[q]
+	if _, everything := w.lists[query{q.kind, namespace, ""}]; known || everything {
+		return list[*corev1.Pod](ctx, w, namespace, s), true
+	}
+	found, err := w.readList(ctx, q, metav1.ListOptions{LabelSelector: q.selector, Limit: manyPods})
+	if err != nil {
+		w.noteUnread(q, err)
+		return nil, true
+	}
+	if len(found) < manyPods {
+		w.lists[q] = found
+	}
+	return plan.Typed[*corev1.Pod](found), len(found) < manyPods
 }
 
 // podsOn are the pods of a node.
