@@ -18,10 +18,11 @@ import (
 var fewest = map[string]int{"problems": 60, "healthy": 6}
 
 // kinds are those that may be causes.
-var kinds = strings.Fields("APIService Bucket ConfigMap CronJob DaemonSet Database Deployment DeviceClass HorizontalPodAutoscaler Ingress IngressClass Job LimitRange " +
-	"MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration Namespace Node PersistentVolume " +
-	"PersistentVolumeClaim Pod PodDisruptionBudget PriorityClass Relic ReplicaSet ResourceClaim ResourceClaimTemplate ResourceQuota Role " +
-	"RoleBinding RuntimeClass Secret Service ServiceAccount StatefulSet StorageClass ValidatingAdmissionPolicy " +
+var kinds = strings.Fields("APIService Bucket ConfigMap CronJob DaemonSet Database Deployment DeviceClass HorizontalPodAutoscaler Ingress " +
+	"IngressClass Job LimitRange MutatingAdmissionPolicy MutatingAdmissionPolicyBinding " +
+	"MutatingWebhookConfiguration Namespace Node PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget " +
+	"PriorityClass Relic ReplicaSet ResourceClaim ResourceClaimTemplate ResourceQuota Role RoleBinding RuntimeClass " +
+	"Secret Service ServiceAccount StatefulSet StorageClass ValidatingAdmissionPolicy " +
 	"ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration VolumeAttachment")
 
 func TestProblems(t *testing.T) {
