@@ -9,5 +9,6 @@
 //	STORAGE=1 go test ./test/exam -count=1 -v -write docs/why.md  # and put the table into a page
 //
 // The first document of a file is a [Problem], and the others are objects. In all of them $NS stands for the problem's namespace, $HOOK for
-// the URL of a webhook whose certificate nobody trusts, $SLOW for one that never answers, and $CA for the CA of the second one.
+// the URL of a webhook whose certificate nobody trusts, $SLOW for one that never answers, $DENY for one that denies all, and $CA for the CA
+// of both.
 package exam

@@ -103,6 +103,10 @@ func (p *Place) Clear(ctx context.Context) error {
 func (p *Place) resourceOf(u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := u.GroupVersionKind()
 	mapping, err := p.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		meta.MaybeResetRESTMapper(p.mapper) // a definition of the problem may have added the kind
+		mapping, err = p.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the resource of %s: %w", kind, err)
 	}
@@ -118,6 +122,10 @@ func (p *Place) resourceOf(u *unstructured.Unstructured) (dynamic.ResourceInterf
 // named is where the objects of a kind are that the problem has, by a name of the kind such as deployment.
 func (p *Place) named(kind string) (dynamic.ResourceInterface, schema.GroupVersionKind, error) {
 	found, err := p.mapper.KindFor(schema.GroupVersionResource{Resource: kind})
+	if meta.IsNoMatchError(err) {
+		meta.MaybeResetRESTMapper(p.mapper)
+		found, err = p.mapper.KindFor(schema.GroupVersionResource{Resource: kind})
+	}
 	if err != nil {
 		return nil, found, fmt.Errorf("find the kind %q: %w", kind, err)
 	}

@@ -46,6 +46,8 @@ type Step struct {
 	Delete  string         `json:"delete"` // kind/name
 	Kubelet *Kubelet       `json:"kubelet"`
 	Event   *Event         `json:"event"`
+
+	Foreground string `json:"foreground"` // kind/name of what is deleted after its dependents
 }
 
 // Patch is a strategic merge patch.

@@ -18,10 +18,11 @@ import (
 var fewest = map[string]int{"problems": 60, "healthy": 6}
 
 // kinds are those that may be causes.
-var kinds = strings.Fields("APIService ConfigMap CronJob DaemonSet Deployment DeviceClass HorizontalPodAutoscaler Ingress Job LimitRange " +
-	"MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration Namespace Node PersistentVolume " +
-	"PersistentVolumeClaim Pod PodDisruptionBudget PriorityClass ReplicaSet ResourceClaim ResourceClaimTemplate ResourceQuota Role " +
-	"RoleBinding RuntimeClass Secret Service ServiceAccount StatefulSet StorageClass ValidatingAdmissionPolicy " +
+var kinds = strings.Fields("APIService Bucket ConfigMap CronJob DaemonSet Database Deployment DeviceClass HorizontalPodAutoscaler Ingress " +
+	"IngressClass Job LimitRange MutatingAdmissionPolicy MutatingAdmissionPolicyBinding " +
+	"MutatingWebhookConfiguration Namespace Node PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget " +
+	"PriorityClass Relic ReplicaSet ResourceClaim ResourceClaimTemplate ResourceQuota Role RoleBinding RuntimeClass " +
+	"Secret Service ServiceAccount StatefulSet StorageClass ValidatingAdmissionPolicy " +
 	"ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration VolumeAttachment")
 
 func TestProblems(t *testing.T) {
@@ -35,7 +36,8 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s has only %d files", folder, len(all))
 		}
 		for _, p := range all {
-			p, err := p.With(map[string]string{"NS": "test", "HOOK": "https://127.0.0.1", "SLOW": "https://127.0.0.1", "CA": "Y2E="})
+			p, err := p.With(map[string]string{"NS": "test", "HOOK": "https://127.0.0.1", "SLOW": "https://127.0.0.1",
+				"DENY": "https://127.0.0.1", "CA": "Y2E="})
 			if err != nil {
 				t.Fatal(err)
 			}

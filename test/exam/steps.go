@@ -40,7 +40,9 @@ func (p *Place) play(ctx context.Context, s Step) error {
 	case s.Patch != nil:
 		return p.patch(ctx, s.Patch)
 	case s.Delete != "":
-		return p.delete(ctx, s.Delete)
+		return p.delete(ctx, s.Delete, metav1.DeletePropagationBackground)
+	case s.Foreground != "":
+		return p.delete(ctx, s.Foreground, metav1.DeletePropagationForeground)
 	case s.Kubelet != nil:
 		return p.playKubelet(ctx, s.Kubelet)
 	case s.Event != nil:
@@ -68,8 +70,8 @@ func (p *Place) patch(ctx context.Context, change *Patch) error {
 	return nil
 }
 
-// delete deletes all objects that kind/name stands for, and what depends on them afterwards.
-func (p *Place) delete(ctx context.Context, object string) error {
+// delete deletes all objects that kind/name stands for, and what depends on them.
+func (p *Place) delete(ctx context.Context, object string, propagation metav1.DeletionPropagation) error {
 	found, err := p.find(ctx, object)
 	if err != nil {
 		return err
@@ -77,13 +79,12 @@ func (p *Place) delete(ctx context.Context, object string) error {
 	if len(found) == 0 {
 		return fmt.Errorf("there is no %s to be deleted", object)
 	}
-	background := metav1.DeletePropagationBackground
 	for _, u := range found {
 		resource, err := p.resourceOf(&u)
 		if err != nil {
 			return err
 		}
-		if err := resource.Delete(ctx, u.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		if err := resource.Delete(ctx, u.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
 			return fmt.Errorf("delete %s: %w", object, err)
 		}
 	}
