@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ type Answer struct {
 	// Unread names what could not be read. The cause may be there.
 	Unread []string `json:"unread,omitempty"`
 	// Source says who has worked it out.
-	Source string      `json:"source"`
+	Source string      `json:"source,omitempty"`
 	Time   metav1.Time `json:"time"`
 }
 
@@ -57,10 +58,15 @@ type Ref struct {
 
 // String returns the reference as people read it, such as "Deployment shop/web".
 func (r Ref) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
+	kind := r.Kind
+	if group, _, ok := strings.Cut(r.APIVersion, "/"); ok && strings.Contains(group, ".") &&
+		!strings.HasSuffix(group, ".k8s.io") {
+		kind += "." + group // a custom kind may have the name of a built-in one
 	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
+	if r.Namespace == "" {
+		return kind + " " + r.Name
+	}
+	return kind + " " + r.Namespace + "/" + r.Name
 }
 
 // Cause is the component at fault.
@@ -94,6 +100,7 @@ type verdict struct {
 
 	reason string // of the cause, in one word
 	likely bool   // it was inferred
+	moving bool   // the object gets on, and nothing is in its way
 	ends   string // what ends it
 }
 
@@ -127,6 +134,12 @@ func (v *verdict) through(next *verdict) *verdict {
 // inferred returns the verdict as one that the API does not state.
 func (v *verdict) inferred() *verdict {
 	v.likely = true
+	return v
+}
+
+// moves returns the verdict as one on an object that gets on by itself: if nothing else is found, there is no cause.
+func (v *verdict) moves() *verdict {
+	v.moving = true
 	return v
 }
 
@@ -164,23 +177,36 @@ func (v *verdict) answer(w *world) Answer {
 		Object:   v.object, State: v.state, Unread: w.unreadNames(), Time: metav1.Time{Time: w.now},
 	}
 	for link := v; link != nil; link = link.because {
-		a.Chain = append(a.Chain, Link{link.object, link.says})
-	}
-	a.Summary = fmt.Sprintf("%s: %s", v.object, v.says)
-	if v.state == AsWanted {
-		return a
+		a.Chain = append(a.Chain, Link{link.object, oneLine(link.says)})
 	}
 	last := v.last()
-	a.Cause = &Cause{Object: last.object, Reason: last.reason, Message: last.says, Certain: !last.likely,
+	a.Summary = oneLine(fmt.Sprintf("%s: %s", v.object, v.says))
+	if v.state == AsWanted || last.moving {
+		return a
+	}
+	a.Cause = &Cause{Object: last.object, Reason: last.reason, Message: oneLine(last.says), Certain: !last.likely,
 		Ends: last.ends}
-	if last != v {
-		word := "Cause"
-		if last.likely {
-			word = "Likely cause"
-		}
-		a.Summary += fmt.Sprintf(". %s: %s: %s", word, last.object, last.says)
+	word := "Cause"
+	if last.likely {
+		word = "Likely cause"
+	}
+	switch {
+	case last != v:
+		a.Summary = oneLine(fmt.Sprintf("%s. %s: %s: %s", a.Summary, word, last.object, last.says))
+	case last.likely:
+		a.Summary += " (inferred)"
 	}
 	return a
+}
+
+// oneLine returns a text in one line that people can read: what others have written may have many lines.
+func oneLine(text string) string {
+	const longest = 800
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest]) + "..."
+	}
+	return text
 }
 
 // ago says how long ago something was, as in "3m".

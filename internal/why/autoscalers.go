@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -84,6 +86,9 @@ func (w *world) budget(ctx context.Context, b *policyv1.PodDisruptionBudget) *ve
 // disruptions is the verdict on a budget, as if its status was of the latest generation.
 func (w *world) disruptions(ctx context.Context, b *policyv1.PodDisruptionBudget) *verdict {
 	s := b.Status
+	if v := w.overlap(ctx, b); v != nil {
+		return v
+	}
 	switch {
 	case s.DisruptionsAllowed > 0:
 		return fine(b, "%d more pods may be disrupted", s.DisruptionsAllowed)
@@ -111,12 +116,43 @@ func (w *world) disruptions(ctx context.Context, b *policyv1.PodDisruptionBudget
 	return v.through(w.worst(ctx, w.selected(ctx, b.Namespace, b.Spec.Selector)))
 }
 
-// quota is a verdict on a quota: what is used up.
-func (w *world) quota(q *corev1.ResourceQuota) *verdict {
-	for name, hard := range q.Status.Hard {
-		if used := q.Status.Used[name]; used.Cmp(hard) >= 0 && !hard.IsZero() {
-			return waits(q, "UsedUp", "%s is used up: %s of %s", name, used.String(), hard.String())
+// overlap is a verdict on a budget that shares a pod with another one: such a pod cannot be evicted. It is nil if none
+// does.
+func (w *world) overlap(ctx context.Context, b *policyv1.PodDisruptionBudget) *verdict {
+	var others []*policyv1.PodDisruptionBudget
+	for _, other := range list[*policyv1.PodDisruptionBudget](ctx, w, b.Namespace, nil) {
+		if other.Name != b.Name {
+			others = append(others, other)
 		}
 	}
-	return fine(q, "it has room")
+	if len(others) == 0 {
+		return nil
+	}
+	for _, p := range w.selected(ctx, b.Namespace, b.Spec.Selector) {
+		for _, other := range others {
+			if other.Spec.Selector != nil && matches(other.Spec.Selector, p.Labels) {
+				return fails(b, "Overlap", "pod %s has budget %s, too, and a pod with two budgets cannot be evicted",
+					p.Name, other.Name)
+			}
+		}
+	}
+	return nil
 }
+
+// quota is a verdict on a quota: what is used up.
+func (w *world) quota(q *corev1.ResourceQuota) *verdict {
+	var full []string
+	for name, hard := range q.Status.Hard {
+		if used := q.Status.Used[name]; used.Cmp(hard) >= 0 && !hard.IsZero() {
+			full = append(full, fmt.Sprintf("%s (%s of %s)", name, used.String(), hard.String()))
+		}
+	}
+	if len(full) == 0 {
+		return fine(q, "it has room")
+	}
+	slices.Sort(full)
+	return waits(q, usedUp, "it is used up: %s", strings.Join(full, ", "))
+}
+
+// usedUp is the reason of a quota that has no room.
+const usedUp = "UsedUp"

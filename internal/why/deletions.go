@@ -7,11 +7,16 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -19,6 +24,7 @@ import (
 const (
 	pvcProtection = "kubernetes.io/pvc-protection"
 	pvProtection  = "kubernetes.io/pv-protection"
+	customObjects = "customresourcecleanup.apiextensions.k8s.io"
 )
 
 // keepers are who removes the finalizers of Kubernetes, and when.
@@ -27,9 +33,10 @@ var keepers = map[string]string{
 	metav1.FinalizerOrphanDependents:              "the garbage collector, when no dependent refers to it any more",
 	"batch.kubernetes.io/job-tracking":            "the Job controller, when it has counted the pod",
 	"service.kubernetes.io/load-balancer-cleanup": "the cloud controller manager, when the load balancer is gone",
-	"resource.kubernetes.io/delete-protection":    "the resource claim controller, when no pod uses it",
-	"networking.k8s.io/service-cidr-finalizer":    "the service CIDR controller, when no address of it is in use",
-	"scheduling.k8s.io/podgroup-protection":       "the pod group protection controller, when no pod is of it",
+	customObjects: "the API server, when all objects of that kind are gone",
+	"resource.kubernetes.io/delete-protection": "the resource claim controller, when no pod uses it",
+	"networking.k8s.io/service-cidr-finalizer": "the service CIDR controller, when no address of it is in use",
+	"scheduling.k8s.io/podgroup-protection":    "the pod group protection controller, when no pod is of it",
 }
 
 // deleting is a verdict on an object that somebody has deleted and that is still there.
@@ -83,14 +90,36 @@ func (w *world) heldBy(ctx context.Context, o plan.Object, finalizer string) *ve
 		}
 	case metav1.FinalizerDeleteDependents:
 		return w.blocking(ctx, o)
+	case customObjects:
+		return w.customObject(ctx, o)
+	}
+	return nil
+}
+
+// customObject is a verdict on an object of a CustomResourceDefinition that is being deleted.
+func (w *world) customObject(ctx context.Context, definition plan.Object) *verdict {
+	u, ok := definition.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	resource, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+	kind, ok := w.kindOf(ctx, schema.GroupResource{Group: group, Resource: resource})
+	if !ok {
+		return nil
+	}
+	for _, o := range w.listAny(ctx, kind, "") {
+		if v := w.explain(ctx, o); v != nil && v.state == Deleting {
+			return v
+		}
 	}
 	return nil
 }
 
 // blocking is a verdict on a dependent that keeps its owner in foreground deletion.
 func (w *world) blocking(ctx context.Context, owner plan.Object) *verdict {
-	for _, kind := range []string{"ReplicaSet", "Pod", "Job", "PersistentVolumeClaim", "ControllerRevision"} {
-		for _, d := range w.list(ctx, dependentKinds[kind], owner.GetNamespace(), nil) {
+	for _, kind := range dependentKinds {
+		for _, d := range w.list(ctx, kind, owner.GetNamespace(), nil) {
 			for _, ref := range d.GetOwnerReferences() {
 				if ref.UID == owner.GetUID() && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
 					if v := w.explain(ctx, d); v != nil && v.state == Deleting {
@@ -104,13 +133,13 @@ func (w *world) blocking(ctx context.Context, owner plan.Object) *verdict {
 	return nil
 }
 
-// dependentKinds are the kinds of objects that controllers make for others.
-var dependentKinds = map[string]schema.GroupVersionKind{
-	"ReplicaSet":            {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
-	"ControllerRevision":    {Group: "apps", Version: "v1", Kind: "ControllerRevision"},
-	"Job":                   {Group: "batch", Version: "v1", Kind: "Job"},
-	"Pod":                   {Version: "v1", Kind: "Pod"},
-	"PersistentVolumeClaim": {Version: "v1", Kind: "PersistentVolumeClaim"},
+// dependentKinds are the kinds of objects that controllers make for others. Secrets are not read.
+var dependentKinds = []schema.GroupVersionKind{
+	client.KindFor[*appsv1.ReplicaSet](), client.KindFor[*corev1.Pod](), client.KindFor[*batchv1.Job](),
+	client.KindFor[*corev1.PersistentVolumeClaim](), client.KindFor[*corev1.Service](),
+	client.KindFor[*corev1.ConfigMap](), client.KindFor[*corev1.ServiceAccount](), client.KindFor[*appsv1.Deployment](),
+	client.KindFor[*appsv1.StatefulSet](), client.KindFor[*appsv1.DaemonSet](),
+	client.KindFor[*appsv1.ControllerRevision](), client.KindFor[*networkingv1.Ingress](),
 }
 
 // endingPod is a verdict on a pod without finalizers: its kubelet ends its containers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,7 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 	if s.StartTime == nil {
 		return v.through(w.leader(ctx))
 	}
-	return v
+	return v.moves()
 }
 
 func ended(p *corev1.Pod) bool {
@@ -81,19 +82,10 @@ func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {
 		return fails(c, "Suspended",
 			"it is suspended (spec.suspend): no Job is made").until("somebody sets spec.suspend to false")
 	}
-	if e := withReason(w.warnings(ctx, c), "FailedCreate", "UnparseableSchedule", "UnknownTimeZone", "InvalidSchedule",
-		"FailedNeedsStart"); e != nil {
-		v := fails(c, e.Reason, "no Job is made on schedule %q", c.Spec.Schedule)
-		if e.Reason == "FailedCreate" {
-			return v.through(w.refused(ctx, c, e.Message))
-		}
-		v.says += ": " + e.Message
+	if v := w.noJob(ctx, c, own); v != nil {
 		return v
 	}
 	if len(own) == 0 {
-		if e := withReason(w.warnings(ctx, c), "MissSchedule", "TooManyMissedTimes"); e != nil {
-			return fails(c, e.Reason, "%s", e.Message)
-		}
 		return fine(c, "no Job was due yet on schedule %q", c.Spec.Schedule)
 	}
 	below := w.explain(ctx, own[0])
@@ -105,4 +97,23 @@ func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {
 		says += ", and no other one is made before it is over (concurrencyPolicy Forbid)"
 	}
 	return waits(c, "JobActive", "%s", says).through(below)
+}
+
+// noJob is a verdict on a CronJob that makes no Jobs; nil if the last thing that is known of it is a Job.
+func (w *world) noJob(ctx context.Context, c *batchv1.CronJob, own []*batchv1.Job) *verdict {
+	e := withReason(w.warnings(ctx, c), "FailedCreate", "UnparseableSchedule", "UnknownTimeZone", "InvalidSchedule",
+		"FailedNeedsStart", "MissSchedule", "TooManyMissedTimes")
+	if e == nil {
+		return nil
+	}
+	at := timeOf(e).Truncate(time.Second) // as objects have it
+	made := len(own) > 0 && !own[0].CreationTimestamp.Time.Before(at)
+	if s := c.Status.LastScheduleTime; made || s != nil && !s.Time.Before(at) && len(own) > 0 {
+		return nil
+	}
+	v := fails(c, e.Reason, "no Job is made on schedule %q", c.Spec.Schedule)
+	if e.Reason == "FailedCreate" {
+		return v.through(w.refused(ctx, c, e.Message))
+	}
+	return v.adding(e.Message)
 }

@@ -44,11 +44,14 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 		o.Answers = append(o.Answers, v.answer(w))
 	}
 	o.Unread = w.unreadNames()
-	o.Summary = fmt.Sprintf("Namespace %s: all of %d objects are as wanted", namespace, checked)
+	o.Summary = fmt.Sprintf("Namespace %s: all is as wanted, of %s", namespace, count(checked, "object"))
 	if n := len(o.Answers); n > 0 {
-		o.Summary = fmt.Sprintf("Namespace %s: %d of %d objects are not as wanted", namespace, n, checked)
+		o.Summary = fmt.Sprintf("Namespace %s: %d of %s are not as wanted", namespace, n, count(checked, "object"))
 	}
-	if len(o.Unread) > 0 {
+	switch {
+	case len(o.Unread) > 0 && checked == 0:
+		o.Summary = fmt.Sprintf("Namespace %s: nothing in it could be read", namespace)
+	case len(o.Unread) > 0:
 		o.Summary += ", and some could not be read"
 	}
 	return o
@@ -71,8 +74,11 @@ func (w *world) verdictsIn(ctx context.Context, namespace string, checked *int) 
 			continue
 		}
 		*checked++
-		if v := w.explain(ctx, o); v != nil && v.state != AsWanted && v.reason != "ScaledToZero" &&
-			v.reason != "UsedUp" {
+		v := w.explain(ctx, o)
+		if v == nil || v.state == AsWanted {
+			continue
+		}
+		if last := v.last(); !last.moving && last.reason != scaledToZero && last.reason != usedUp {
 			bad = append(bad, v)
 		}
 	}
@@ -105,4 +111,12 @@ func (w *world) contents(ctx context.Context, namespace string) []plan.Object {
 		plan.Objects(list[*autoscalingv2.HorizontalPodAutoscaler](ctx, w, namespace, nil)),
 		plan.Objects(list[*policyv1.PodDisruptionBudget](ctx, w, namespace, nil)),
 	)
+}
+
+// count returns a number of things in words, as in "1 object".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

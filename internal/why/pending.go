@@ -53,8 +53,9 @@ func AskDeletions(ctx context.Context, r client.Reader, mapper Mapper, now time.
 		}
 	}
 	slices.SortStableFunc(all.Items, func(a, b PendingDeletion) int { return a.when(now).Compare(b.when(now)) })
-	all.Unread = w.unreadNames()
-	all.Summary = fmt.Sprintf("%d objects are being deleted, and %d are about to be", going, len(all.Items)-going)
+	all.Unread = append(w.unreadNames(), "Secrets, custom resources and other kinds that are not looked at")
+	all.Summary = fmt.Sprintf("%s being deleted, %s about to be", count(going, "object"),
+		count(len(all.Items)-going, "object"))
 	return all
 }
 

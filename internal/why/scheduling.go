@@ -19,8 +19,8 @@ import (
 
 // What the scheduler says of a pod that fits no node. Each part counts nodes: "0/3 nodes are available: 3 ...".
 var (
-	noClaim   = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
-	lostClaim = regexp.MustCompile(
+	claimNotFound = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
+	lostClaim     = regexp.MustCompile(
 		`persistentvolumeclaim "([^"]+)" (bound to non-existent persistentvolume|is being deleted)`)
 	unboundClaim = regexp.MustCompile(`unbound immediate PersistentVolumeClaims|` +
 		`didn't find available persistent volumes|persistentvolumeclaim.* not bound`)
@@ -37,6 +37,11 @@ func (w *world) unschedulable(ctx context.Context, p *corev1.Pod, message string
 	if below := w.devicesInTheWay(ctx, p); below != nil {
 		return v.through(below)
 	}
+	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
+		if name := corev1.ResourceName(m[1]); w.exceeds(ctx, p, name) {
+			return w.tooLarge(ctx, p, name, v)
+		}
+	}
 	if below := w.nodesInTheWay(ctx, p, message); below != nil {
 		return v.through(below)
 	}
@@ -48,9 +53,8 @@ func (w *world) unschedulable(ctx context.Context, p *corev1.Pod, message string
 
 // claimInTheWay is a verdict on a claim for which a pod is not scheduled.
 func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string) *verdict {
-	if m := noClaim.FindStringSubmatch(message); m != nil {
-		return lacking[*corev1.PersistentVolumeClaim](p.Namespace, m[1], "it does not exist, and pod %s wants it",
-			p.Name)
+	if m := claimNotFound.FindStringSubmatch(message); m != nil {
+		return w.noClaim(ctx, p, m[1])
 	}
 	if m := lostClaim.FindStringSubmatch(message); m != nil {
 		if c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, m[1]); is == present {
@@ -64,8 +68,7 @@ func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string
 		c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, name)
 		switch {
 		case is == absent:
-			return lacking[*corev1.PersistentVolumeClaim](p.Namespace, name, "it does not exist, and pod %s wants it",
-				p.Name)
+			return w.noClaim(ctx, p, name)
 		case is != present:
 		case affinity && c.Spec.VolumeName != "":
 			return w.elsewhere(ctx, c)
@@ -76,6 +79,19 @@ func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string
 		}
 	}
 	return nil
+}
+
+// noClaim is a verdict on a claim of a pod that does not exist. One of an ephemeral volume may have been refused.
+func (w *world) noClaim(ctx context.Context, p *corev1.Pod, name string) *verdict {
+	for _, v := range p.Spec.Volumes {
+		if v.Ephemeral == nil || p.Name+"-"+v.Name != name {
+			continue
+		}
+		if e := withReason(w.warnings(ctx, p), "FailedBinding"); e != nil {
+			return w.refused(ctx, p, e.Message)
+		}
+	}
+	return lacking[*corev1.PersistentVolumeClaim](p.Namespace, name, "it does not exist, and pod %s wants it", p.Name)
 }
 
 // elsewhere is a verdict on a volume that is not where the pod may be.
@@ -250,6 +266,18 @@ func (w *world) refusesPod(ctx context.Context, p *corev1.Pod, n *corev1.Node) *
 	}
 	return fails(n, "Tainted", "its taint %s is not tolerated by pod %s", taint.ToString(), p.Name).
 		until("the taint goes, or the pod template tolerates it")
+}
+
+// exceeds reports whether a pod requests more of a resource than any node has that it may be on.
+func (w *world) exceeds(ctx context.Context, p *corev1.Pod, name corev1.ResourceName) bool {
+	wants := requestOf(p, name)
+	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
+		has := n.Status.Allocatable[name]
+		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); fits && err == nil && wants.Cmp(has) <= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // tooLarge adds to a verdict whether any node is large enough for a pod.

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -34,7 +36,7 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	})
 	if len(pods) == 0 {
-		return w.noPods(ctx, s)
+		return w.noPods(ctx, s, all)
 	}
 	if v := w.wrongPort(s, pods); v != nil {
 		return v
@@ -83,29 +85,59 @@ func (w *world) endpoints(ctx context.Context, s *corev1.Service) (count int) {
 	return count
 }
 
-// noPods is a verdict on a Service whose selector matches no pod.
-func (w *world) noPods(ctx context.Context, s *corev1.Service) *verdict {
+// noPods is a verdict on a Service none of whose pods may become ready: these have ended, or there is none.
+func (w *world) noPods(ctx context.Context, s *corev1.Service, ended []*corev1.Pod) *verdict {
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	v := fails(s, "NoPods", "its selector %s matches no pod", selector)
-	for _, d := range list[*appsv1.Deployment](ctx, w, s.Namespace, nil) {
-		if selector.Matches(labels.Set(d.Spec.Template.Labels)) {
-			return v.through(w.explain(ctx, d))
+	if len(ended) > 0 {
+		v.says = fmt.Sprintf("all %d pods that its selector %s matches have ended", len(ended), selector)
+	}
+	var worst *verdict
+	for _, o := range w.workloads(ctx, s.Namespace, selector) {
+		if below := w.explain(ctx, o); below != nil && (below.worse(worst) || worst.reason == scaledToZero) {
+			worst = below
 		}
 	}
-	for _, set := range list[*appsv1.StatefulSet](ctx, w, s.Namespace, nil) {
-		if selector.Matches(labels.Set(set.Spec.Template.Labels)) {
-			return v.through(w.explain(ctx, set))
-		}
-	}
-	for _, set := range list[*appsv1.DaemonSet](ctx, w, s.Namespace, nil) {
-		if selector.Matches(labels.Set(set.Spec.Template.Labels)) {
-			return v.through(w.explain(ctx, set))
-		}
+	switch {
+	case worst != nil && worst.state != AsWanted:
+		return v.through(worst)
+	case len(ended) > 0:
+		return v.through(w.worst(ctx, ended))
 	}
 	if near, labels := w.nearest(ctx, s); near != nil {
 		v.says += fmt.Sprintf("; %s comes nearest, its labels are %s", refOf(near), labels)
 	}
 	return v.until("its selector names the labels of pods")
+}
+
+// workloads are those of a namespace whose pods a selector matches, without those that others control.
+func (w *world) workloads(ctx context.Context, namespace string, s labels.Selector) (all []plan.Object) {
+	add := func(o plan.Object, pods map[string]string) {
+		if metav1.GetControllerOfNoCopy(o) == nil && s.Matches(labels.Set(pods)) {
+			all = append(all, o)
+		}
+	}
+	for _, o := range list[*appsv1.Deployment](ctx, w, namespace, nil) {
+		add(o, o.Spec.Template.Labels)
+	}
+	for _, o := range list[*appsv1.StatefulSet](ctx, w, namespace, nil) {
+		add(o, o.Spec.Template.Labels)
+	}
+	for _, o := range list[*appsv1.DaemonSet](ctx, w, namespace, nil) {
+		add(o, o.Spec.Template.Labels)
+	}
+	for _, o := range list[*appsv1.ReplicaSet](ctx, w, namespace, nil) {
+		add(o, o.Spec.Template.Labels)
+	}
+	for _, o := range list[*corev1.ReplicationController](ctx, w, namespace, nil) {
+		if o.Spec.Template != nil {
+			add(o, o.Spec.Template.Labels)
+		}
+	}
+	for _, o := range list[*batchv1.Job](ctx, w, namespace, nil) {
+		add(o, o.Spec.Template.Labels)
+	}
+	return all
 }
 
 // nearest is the Deployment or StatefulSet whose pods a Service has probably meant: it shares the most labels, or its
@@ -212,8 +244,7 @@ func (w *world) ingress(ctx context.Context, in *networkingv1.Ingress) *verdict 
 		}
 	}
 	if len(in.Status.LoadBalancer.Ingress) == 0 {
-		return waits(in, "NoAddress", "its Services have endpoints, and no ingress controller has given it an address").
-			until("the controller of its ingress class runs").inferred()
+		return fine(in, "its Services have endpoints; no ingress controller has given it an address")
 	}
 	return fine(in, "its Services have endpoints")
 }

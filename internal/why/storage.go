@@ -37,7 +37,7 @@ func (w *world) claim(ctx context.Context, c *corev1.PersistentVolumeClaim) *ver
 		return v.through(lacking[*storagev1.StorageClass]("", *class, "it does not exist, and claim %s wants it",
 			c.Name))
 	case is != present:
-		return w.noVolumeFits(ctx, c, *class)
+		return waits(c, "NotBound", "it is not bound; its storage class %s could not be read", *class).inferred()
 	}
 	if m := s.VolumeBindingMode; m != nil && *m == storagev1.VolumeBindingWaitForFirstConsumer &&
 		!w.hasConsumer(ctx, c) {
@@ -153,7 +153,7 @@ func (w *world) notProvisioned(ctx context.Context, c *corev1.PersistentVolumeCl
 	if _, is := get[*storagev1.CSIDriver](ctx, w, "", s.Provisioner); is == absent {
 		silent.says += ", and no CSIDriver has that name"
 	} else if w.now.Sub(c.CreationTimestamp.Time).Seconds() < 10 {
-		return v
+		return v.moves()
 	}
 	return v.through(silent.inferred().until("the provisioner %s runs", s.Provisioner))
 }

@@ -3,6 +3,8 @@ package why
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -117,14 +119,26 @@ func (w *world) explainOther(ctx context.Context, o plan.Object) *verdict {
 	return w.other(ctx, o)
 }
 
+// Conditions of kinds of which nothing else is known: those that say that all is well if they are true, and those that
+// say so if they are false.
+var (
+	good = []string{"Ready", "Available", "Healthy", "Synced", "Succeeded", "Established", "NamesAccepted", "Accepted",
+		"Programmed", "Reconciled", "Valid"}
+	bad = []string{"Failed", "Degraded", "Stalled", "Error"}
+)
+
 // other is a verdict on an object of which nothing is known but what all objects have: conditions and events.
 func (w *world) other(ctx context.Context, o plan.Object) *verdict {
-	for _, c := range conditionsOf(o) {
-		bad := c.Status == metav1.ConditionFalse && (c.Type == "Ready" || c.Type == "Available" || c.Type == "Healthy")
-		bad = bad || c.Status == metav1.ConditionTrue && (c.Type == "Failed" || c.Type == "Degraded" ||
-			c.Type == "Stalled")
-		if bad {
+	all := conditionsOf(o)
+	for _, c := range all {
+		if c.Status == metav1.ConditionFalse && slices.Contains(good, c.Type) ||
+			c.Status == metav1.ConditionTrue && slices.Contains(bad, c.Type) {
 			return fails(o, c.Reason, "condition %s is %s: %s", c.Type, c.Status, c.Message)
+		}
+	}
+	for _, c := range all {
+		if c.Status == metav1.ConditionFalse && failing.MatchString(c.Reason) {
+			return fails(o, c.Reason, "condition %s is %s: %s", c.Type, c.Status, c.Message).inferred()
 		}
 	}
 	if events := w.warnings(ctx, o); len(events) > 0 {
@@ -132,6 +146,9 @@ func (w *world) other(ctx context.Context, o plan.Object) *verdict {
 	}
 	return fine(o, "no condition and no event says that something is wrong")
 }
+
+// failing matches reasons of conditions that say that something went wrong.
+var failing = regexp.MustCompile(`(?i)fail|error|invalid|denied|missing|notfound`)
 
 // conditionsOf returns the conditions of an object of any kind.
 func conditionsOf(o plan.Object) (all []metav1.Condition) {

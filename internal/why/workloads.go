@@ -77,9 +77,12 @@ func (w *world) unseen(ctx context.Context, o plan.Object, observed int64, v *ve
 		through(w.leader(ctx))
 }
 
+// scaledToZero is the reason of a workload that asks for no pods.
+const scaledToZero = "ScaledToZero"
+
 // zero is a verdict on a workload that asks for no pods.
 func (w *world) zero(o plan.Object) *verdict {
-	return waits(o, "ScaledToZero", "it asks for no pods: spec.replicas is 0").until("somebody scales it up")
+	return waits(o, scaledToZero, "it asks for no pods: spec.replicas is 0").until("somebody scales it up")
 }
 
 func (w *world) deployment(ctx context.Context, d *appsv1.Deployment) *verdict {
@@ -120,7 +123,7 @@ func (w *world) rollout(ctx context.Context, d *appsv1.Deployment) *verdict {
 	if d.Spec.MinReadySeconds > 0 {
 		v.says += fmt.Sprintf("; a pod counts %d seconds after it is ready", d.Spec.MinReadySeconds)
 	}
-	return v
+	return v.moves()
 }
 
 // noReplicaSet is the verdict on a Deployment whose ReplicaSet is not there.
@@ -241,7 +244,7 @@ func (w *world) available(ctx context.Context, o plan.Object, r replicas) *verdi
 	if r.ready > r.available {
 		v.says += fmt.Sprintf(", %d are available", r.available)
 	}
-	return v
+	return v.moves()
 }
 
 // failedCreate is what the latest event says of a pod or a claim that was refused, if it is newer than what was
@@ -292,7 +295,7 @@ func (w *world) ordered(ctx context.Context, s *appsv1.StatefulSet) *verdict {
 	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && updated < wanted {
 		return onDelete(v)
 	}
-	return v
+	return v.moves()
 }
 
 // onDelete adds that old pods stay until somebody deletes them.
@@ -345,7 +348,7 @@ func (w *world) onNodes(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && updated < st.DesiredNumberScheduled {
 		return onDelete(v)
 	}
-	return v
+	return v.moves()
 }
 
 // selectorText is where a template wants its pods to be.

@@ -200,7 +200,14 @@ func (w *world) listAny(ctx context.Context, kind schema.GroupVersionKind, names
 // noteUnread remembers what could not be listed. A kind that the server does not have has no objects.
 func (w *world) noteUnread(q query, err error) {
 	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		w.unread[plan.Ref{Kind: q.kind, Namespace: q.namespace, All: true}.String()] = err
+		what := q.kind.Kind
+		if m, ok := client.BuiltIn(q.kind); ok {
+			what = m.Resource
+		}
+		if q.namespace != "" {
+			what += " in " + q.namespace
+		}
+		w.unread[what] = err
 	}
 }
 

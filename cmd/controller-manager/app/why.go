@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/standalone-kcm/controller-manager/internal/why"
@@ -59,7 +61,9 @@ func newWhyCommand() *cobra.Command {
 		Example: whyExample,
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.run(c.Context(), args, io.NopCloser(c.InOrStdin()), c.OutOrStdout())
+			klog.LogToStderr(false) // libraries log what the answer, or the error, says anyway
+			klog.SetOutput(io.Discard)
+			return o.run(c.Context(), args, io.NopCloser(c.InOrStdin()), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	flags := c.Flags()
@@ -78,7 +82,7 @@ func newWhyCommand() *cobra.Command {
 }
 
 // run answers once, or until ctx ends.
-func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, out io.Writer) error {
+func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, out, errs io.Writer) error {
 	resource, name, err := parseObject(args)
 	switch {
 	case err != nil:
@@ -108,7 +112,7 @@ func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, o
 	case name == "":
 		ask = func(ctx context.Context) (summarized, error) { return a.overview(ctx, a.namespace) }
 	}
-	return o.repeat(ctx, ask, func(answer summarized) error { return write(out, answer) })
+	return o.repeat(ctx, ask, func(answer summarized) error { return write(out, answer) }, errs)
 }
 
 // nopCloser leaves the standard output open.
@@ -117,24 +121,38 @@ type nopCloser struct{ io.Writer }
 // Close implements io.Closer.
 func (nopCloser) Close() error { return nil }
 
-// repeat writes an answer, and with --watch each that differs from the one before, until ctx ends.
+// passing matches the times in an answer, which alone are no news.
+var passing = regexp.MustCompile(`\b\d+(?:\.\d+)?(?:ms|s|m|h|d)\b`)
+
+// repeat writes an answer, and with --watch each that says something else than the one before, until ctx ends. What
+// goes
+// wrong after the first answer is told, and tried again.
 func (o *whyOptions) repeat(
-	ctx context.Context, ask func(context.Context) (summarized, error), write func(summarized) error,
+	ctx context.Context, ask func(context.Context) (summarized, error), write func(summarized) error, errs io.Writer,
 ) error {
 	for last := ""; ; {
 		bounded, cancel := context.WithTimeout(ctx, o.timeout)
 		answer, err := ask(bounded)
 		cancel()
-		if err != nil {
+		line := ""
+		switch {
+		case err != nil && (!o.watch || last == ""):
 			return err
+		case err != nil:
+			line = err.Error()
+		default:
+			line = passing.ReplaceAllString(answer.Line(), "")
 		}
-		if line := answer.Line(); line != last {
+		switch {
+		case line == last:
+		case err != nil && ctx.Err() == nil:
+			fmt.Fprintf(errs, "No answer for now: %v\n", err)
+		case err == nil:
 			if err := write(answer); err != nil {
 				return fmt.Errorf("write the answer: %w", err)
 			}
-			last = line
 		}
-		if !o.watch {
+		if last = line; !o.watch {
 			return nil
 		}
 		select {

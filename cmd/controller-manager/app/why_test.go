@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,18 +95,22 @@ func TestAnswersThatChange(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := whyOptions{watch: true, timeout: time.Minute}
 		asked, written := 0, []string{}
+		var errs bytes.Buffer
 		err := o.repeat(ctx, func(context.Context) (summarized, error) {
 			asked++
-			if asked == 3 {
+			switch asked {
+			case 3, 4:
+				return nil, errors.New("away")
+			case 5:
 				cancel()
 			}
-			return why.Answer{Summary: []string{"a", "a", "b"}[asked-1]}, nil
+			return why.Answer{Summary: []string{"for 3s", "for 5s", "", "", "b"}[asked-1]}, nil
 		}, func(a summarized) error {
 			written = append(written, a.Line())
 			return nil
-		})
-		if got := strings.Join(written, " "); err != nil || got != "a b" {
-			t.Errorf("%q, %v", got, err)
+		}, &errs)
+		if got := strings.Join(written, ", "); err != nil || got != "for 3s, b" || errs.String() != "No answer for now: away\n" {
+			t.Errorf("%q, %v, %q", got, err, errs.String())
 		}
 	})
 }
