@@ -17,9 +17,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-const controllersHelp = `List all controllers that --controllers may name: their aliases, whether they run with these arguments,
-why not, and the flags that they have. Give the arguments that the manager has. No API server is asked: what it does not
-serve, or what a controller lacks when it starts, is in the log of the manager.`
+const controllersHelp = `List all controllers that --controllers may name: their aliases, whether they run with these
+arguments, why not, and the flags that they have. Give the arguments that the manager has. No API server
+is asked: what it does not serve, or what a controller lacks when it starts, is in the log of the manager.`
 
 // controllerRow is what is said of one controller.
 type controllerRow struct {
