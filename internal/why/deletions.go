@@ -46,21 +46,26 @@ func (w *world) deleting(ctx context.Context, o plan.Object) *verdict {
 	if n, ok := o.(*corev1.Namespace); ok {
 		return w.emptying(ctx, n, v)
 	}
-	for _, f := range o.GetFinalizers() {
-		v.reason = "Finalizer"
-		v.says += fmt.Sprintf("; finalizer %s holds it", f)
-		below := w.heldBy(ctx, o, f)
-		if keeper := keepers[f]; keeper != "" {
-			v.ends = keeper + ", removes the finalizer"
-		} else if below == nil {
-			v.ends = fmt.Sprintf("whoever has set the finalizer %s removes it", f)
-		}
-		return v.through(below)
+	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
+		return w.held(ctx, o, finalizers[0], v)
 	}
 	if p, ok := o.(*corev1.Pod); ok {
 		return w.endingPod(ctx, p, v)
 	}
 	return v
+}
+
+// held adds to a verdict the finalizer that holds an object. Others may hold it, too.
+func (w *world) held(ctx context.Context, o plan.Object, finalizer string, v *verdict) *verdict {
+	v.reason = "Finalizer"
+	v.says += fmt.Sprintf("; finalizer %s holds it", finalizer)
+	below := w.heldBy(ctx, o, finalizer)
+	if keeper := keepers[finalizer]; keeper != "" {
+		v.ends = keeper + ", removes the finalizer"
+	} else if below == nil {
+		v.ends = fmt.Sprintf("whoever has set the finalizer %s removes it", finalizer)
+	}
+	return v.through(below)
 }
 
 // deletedAt is when the deletion was asked for. The timestamp of a pod is when its time to end is over.

@@ -51,7 +51,8 @@ func NewCommand(p Program) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
-	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newWhyCommand(), newControllersCommand(p, o))
+	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newWhyCommand(), newControllersCommand(p, o),
+		newCheckCommand(o))
 	if p.Name == "kubectl-why" { // a plugin, which people call as a command of kubectl
 		command.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
 	}
