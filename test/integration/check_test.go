@@ -23,8 +23,12 @@ func TestCheckOfRights(t *testing.T) {
 	if code != 0 || strings.Contains(log, "fail ") || strings.Count(log, "rights") < 30 || !strings.Contains(log, "account deployment-controller has all") {
 		t.Errorf("exit code %d\n%s", code, log)
 	}
-	for _, want := range []string{"ok    API server", "ok    version", "ok    clock", "lease kube-system/kube-controller-manager"} {
-		if !strings.Contains(strings.Join(strings.Fields(log), " "), strings.Join(strings.Fields(want), " ")) {
+	version := "ok version"
+	if c.Before(t, 37) {
+		version = "warn version" // the manager is newer
+	}
+	for _, want := range []string{"ok API server", version, "ok clock", "lease kube-system/kube-controller-manager"} {
+		if !strings.Contains(strings.Join(strings.Fields(log), " "), want) {
 			t.Errorf("no line %q:\n%s", want, log)
 		}
 	}

@@ -137,12 +137,14 @@ func (c *checker) served(client kubernetes.Interface) {
 			if has[group] == nil {
 				has[group] = map[string]bool{}
 				list, err := client.Discovery().ServerResourcesForGroupVersion(group)
-				if err != nil && !apierrors.IsNotFound(err) {
+				switch {
+				case apierrors.IsNotFound(err):
+				case err != nil:
 					c.note("APIs", warns, "%s: %v", group, err)
-					continue
-				}
-				for _, resource := range list.APIResources {
-					has[group][resource.Name] = true
+				default:
+					for _, resource := range list.APIResources {
+						has[group][resource.Name] = true
+					}
 				}
 			}
 			if !has[group][r.Resource] {
