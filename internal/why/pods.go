@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -144,6 +145,9 @@ func (w *world) nodeOf(ctx context.Context, p *corev1.Pod) *verdict {
 	return nil
 }
 
+// startsWithin is how long a new pod may take without anybody having to look.
+const startsWithin = 20 * time.Second
+
 // unready is a verdict on a pod all of whose containers run, or are not known to.
 func (w *world) unready(ctx context.Context, p *corev1.Pod) *verdict {
 	for _, gate := range p.Spec.ReadinessGates {
@@ -169,7 +173,11 @@ func (w *world) unready(ctx context.Context, p *corev1.Pod) *verdict {
 	if c := podCondition(p, corev1.PodReady); c != nil && c.Message != "" {
 		return waits(p, c.Reason, "%s", c.Message)
 	}
-	return waits(p, "NotStarted", "the kubelet of node %s has not started it yet", p.Spec.NodeName)
+	v := waits(p, "NotStarted", "the kubelet of node %s has not started it yet", p.Spec.NodeName).inferred()
+	if w.now.Sub(p.CreationTimestamp.Time) < startsWithin {
+		return v.moves()
+	}
+	return v
 }
 
 // probeAt says which readiness probe looks at a port that its container does not name.
@@ -201,9 +209,10 @@ func (w *world) unscheduled(ctx context.Context, p *corev1.Pod) *verdict {
 			return w.unschedulable(ctx, p, e.Message)
 		}
 		v := waits(p, "NotScheduled", "no scheduler has looked at it yet; its scheduler is %s", p.Spec.SchedulerName)
-		if w.now.Sub(p.CreationTimestamp.Time).Seconds() > 30 {
-			v.state = Failing
+		if p.Spec.SchedulerName == corev1.DefaultSchedulerName && w.now.Sub(p.CreationTimestamp.Time) < startsWithin {
+			return v.moves()
 		}
+		v.state = Failing
 		return v.until("the scheduler %s runs", p.Spec.SchedulerName)
 	}
 	return w.unschedulable(ctx, p, c.Message)
