@@ -212,6 +212,7 @@ func otherRules() map[string]rules {
 			update: keepMetaWithStatus},
 		"roles":                           {puttable: true},
 		"clusterroles":                    {puttable: true},
+		"ipaddresses":                     {anyName: true}, // they are addresses, and those of IPv6 have colons
 		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
 		"clusterrolebindings":             {puttable: true, defaults: each(defaultClusterRoleBinding)},
 		"priorityclasses":                 {defaults: each(defaultPriorityClass), create: creates(createPriorityClass)},
