@@ -59,6 +59,7 @@ SECONDS_TOY := 120
 SECONDS_UPGRADE := 240
 SECONDS_SIMULATION := 1200
 SECONDS_STORAGE := 60
+SECONDS_EXAM := 300
 timeout = -timeout=$$((3*$(SECONDS_$(1))))s
 test_timeout = $(patsubst -%,-test.%,$(call timeout,$(1)))
 
@@ -93,7 +94,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed exam simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -201,6 +202,11 @@ releases: build ## Run the integration tests on API servers of the releases befo
 storage: build ## Run the tests of volumes, with a CSI driver and the sidecars that drivers have (the first time they are built: 1 to 3 minutes)
 	go -C hack/localcluster run . build --with-csi
 	MANAGER_BUILT=$(CURDIR)/bin/controller-manager STORAGE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestLifeOfAVolume|TestVolumesThatWaitForPods|TestDriver.*)$$'
+
+# "make exam EXAM='-write docs/why.md'" writes the table.
+exam: build ## Ask "controller-manager why" about problems whose cause is known (the first time a CSI driver is built: 1 to 3 minutes)
+	go -C hack/localcluster run . build --with-csi
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager STORAGE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,EXAM) ./test/exam $(EXAM)
 
 # All that the manager consists of is an input, but for other controllers.
 storage-if-changed: gate

@@ -21,9 +21,15 @@ func main() {
 	go manageMemory(context.Background(), garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	name, args := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), os.Args[1:]
+	if name == kubectlWhy {
+		args = append([]string{"why"}, args...)
+	}
 	program := app.NewProgram(name, controllers.Registry())
 	os.Exit(app.UntilSignalled(signals, func(ctx context.Context) int {
-		return app.Run(ctx, program, os.Args[1:], os.Stdout, os.Stderr)
+		return app.Run(ctx, program, args, os.Stdout, os.Stderr)
 	}))
 }
+
+// kubectlWhy is the name by which kubectl finds the command why, as "kubectl why".
+const kubectlWhy = "kubectl-why"

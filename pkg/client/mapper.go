@@ -101,6 +101,11 @@ func (m *Mapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (Map
 	return mappingOf(found), nil
 }
 
+// Kind returns the kind of a resource, in the version that the server prefers if the resource names none.
+func (m *Mapper) Kind(ctx context.Context, r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return find(ctx, m, func(known meta.RESTMapper) (schema.GroupVersionKind, error) { return known.KindFor(r) })
+}
+
 // Mappings returns the mappings of all versions of a kind, the preferred one first. The kind need not be built in.
 func (m *Mapper) Mappings(ctx context.Context, kind schema.GroupKind) (all []Mapping, err error) {
 	found, err := find(ctx, m, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind) })
@@ -277,8 +282,7 @@ func groupOf(err error) string {
 
 // KindFor implements [meta.RESTMapper].
 func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return find(context.Background(), m,
-		func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+	return m.Kind(context.Background(), resource)
 }
 
 // KindsFor implements [meta.RESTMapper].

@@ -51,7 +51,11 @@ func NewCommand(p Program) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
-	command.AddCommand(newVersionCommand(), newHandoverCommand(o))
+	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newWhyCommand(), newControllersCommand(p, o),
+		newCheckCommand(o))
+	if p.Name == "kubectl-why" { // a plugin, which people call as a command of kubectl
+		command.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
+	}
 	command.SetHelpCommand(newHelpCommand())
 	completeValues(command, o)
 	return command
@@ -156,7 +160,7 @@ func printUsage(w io.Writer, c *cobra.Command, flags cliflag.NamedFlagSets) {
 	fmt.Fprintf(w, "Usage:\n  %s [flags]\n  %s [command]\n\nCommands:\n", c.Name(), c.Name())
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
-			fmt.Fprintf(w, "  %-12s%s\n", sub.Name(), sub.Short)
+			fmt.Fprintf(w, "  %-13s%s\n", sub.Name(), sub.Short)
 		}
 	}
 	cliflag.PrintSections(w, flags, width(w))

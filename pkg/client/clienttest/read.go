@@ -38,7 +38,7 @@ func (s *Server) Get(_ context.Context, m client.Mapping, key plan.Key, into pla
 }
 
 // List reads what matches, in the order of namespaces and names (client.Reader). Of fields, name and namespace can
-// be selected, the type of Secrets, and the node of pods.
+// be selected, the type of Secrets and events, and the node of pods.
 func (s *Server) List(_ context.Context, m client.Mapping, namespace string, o metav1.ListOptions,
 	into runtime.Object) error {
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *Server) matching(m client.Mapping, namespace string, o metav1.ListOptio
 // selectable are the fields by which objects of a kind can be selected.
 func selectable(kind string) []string {
 	of := map[string][]string{"Secret": {"type"}, "Pod": {"spec.nodeName", "status.phase"},
-		"ResourceSlice": {resourcev1.ResourceSliceSelectorDriver}}
+		"ResourceSlice": {resourcev1.ResourceSliceSelectorDriver}, "Event": {"type", "reason"}}
 	return append(of[kind], metav1.ObjectNameField, "metadata.namespace")
 }
 
@@ -156,6 +156,8 @@ func fieldsOf(key plan.Key, o plan.Object) fields.Set {
 		set["type"] = string(o.Type)
 	case *corev1.Pod:
 		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
+	case *corev1.Event:
+		set["type"], set["reason"] = o.Type, o.Reason
 	case *resourcev1.ResourceSlice:
 		set[resourcev1.ResourceSliceSelectorDriver] = o.Spec.Driver
 	}

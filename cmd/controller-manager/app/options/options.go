@@ -148,6 +148,17 @@ func (o *Options) Config() (Config, error) {
 	return c, nil
 }
 
+// Select returns which controllers the flags select, and which feature gates they switch. It needs no API server.
+func (o *Options) Select() (s selection.Selection, gates manager.Options, err error) {
+	errs := append(o.Controllers.Validate(), o.Features.validate()...)
+	if err := utilerrors.NewAggregate(errs); err != nil {
+		return s, gates, err
+	}
+	var c Config
+	o.Features.apply(&c)
+	return o.Controllers.Resolve(o.given), c.Manager, nil
+}
+
 // values returns the values of all flags, by name (MH-11).
 func (o *Options) values() map[string]string {
 	values := map[string]string{}

@@ -99,3 +99,18 @@ func Upstream() map[string]string {
 	}
 	return aliases
 }
+
+// WhyNever says why a controller runs in no build of this program; empty if it may.
+func WhyNever(name string) string { return byName(name).elsewhere }
+
+// OwnFlag returns the flag whose value decides whether a controller is on, in place of --controllers; empty for that.
+func OwnFlag(name string) string { return byName(name).flag }
+
+func byName(name string) (found controller) {
+	for _, c := range upstream {
+		if c.name == name {
+			return c
+		}
+	}
+	return found
+}
