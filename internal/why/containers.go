@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // What kubelets say of what a pod refers to and they do not find.
@@ -187,7 +190,7 @@ func (w *world) mounts(ctx context.Context, p *corev1.Pod) *verdict {
 
 // multiAttach is a verdict on the claim of a volume that is on another node.
 func (w *world) multiAttach(ctx context.Context, p *corev1.Pod, volume string) *verdict {
-	for _, name := range claimsOf(p) {
+	for _, name := range podutil.Claims(p) {
 		c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, name)
 		if is != present || c.Spec.VolumeName != volume && c.Name != volume {
 			continue
@@ -206,7 +209,7 @@ func (w *world) multiAttach(ctx context.Context, p *corev1.Pod, volume string) *
 
 // unattached is a verdict on a volume of a pod that cannot be attached; nil if all are attached.
 func (w *world) unattached(ctx context.Context, p *corev1.Pod) *verdict {
-	for _, name := range claimsOf(p) {
+	for _, name := range podutil.Claims(p) {
 		c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, name)
 		if is == present && c.Status.Phase != corev1.ClaimBound {
 			return waits(p, "ClaimNotBound", "its claim %s is not bound", name).through(w.explain(ctx, c))
@@ -226,26 +229,9 @@ func (w *world) unattached(ctx context.Context, p *corev1.Pod) *verdict {
 	return nil
 }
 
-// claimsOf are the names of the claims of a pod.
-func claimsOf(p *corev1.Pod) (names []string) {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
-		}
-	}
-	return names
-}
-
+// usesClaim reports whether a pod that has not ended has a claim among its volumes.
 func usesClaim(p *corev1.Pod, claim string) bool {
-	for _, name := range claimsOf(p) {
-		if name == claim {
-			return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-		}
-	}
-	return false
+	return !podutil.Finished(p) && slices.Contains(podutil.Claims(p), claim)
 }
 
 // attachment is a verdict on a VolumeAttachment.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -156,7 +157,7 @@ func (w *world) endingPod(ctx context.Context, p *corev1.Pod, v *verdict) *verdi
 	switch {
 	case is == absent:
 		return v.through(lacking[*corev1.Node]("", p.Spec.NodeName, "it does not exist, so no kubelet ends the pod"))
-	case is == present && !nodeReady(n):
+	case is == present && !nodes.Ready(n):
 		return v.through(w.node(ctx, n))
 	}
 	if left := p.DeletionTimestamp.Sub(w.now); left > 0 {

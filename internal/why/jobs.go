@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // jobCondition returns a condition that is true; nil if it is not.
@@ -37,7 +39,7 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 	v := waits(j, "Running", "%d of %d pods have succeeded, %d run, %d have failed", s.Succeeded,
 		ptr.Deref(j.Spec.Completions, 1),
 		s.Active, s.Failed)
-	if below := w.worst(ctx, slices.DeleteFunc(slices.Clone(pods), ended)); below != nil {
+	if below := w.worst(ctx, slices.DeleteFunc(slices.Clone(pods), podutil.Finished)); below != nil {
 		return v.through(below)
 	}
 	if message := w.failedCreate(ctx, j); message != "" && s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
@@ -50,10 +52,6 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 		return v.through(w.leader(ctx))
 	}
 	return v.moves()
-}
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // lastFailed is a verdict on the pod that has failed last; nil if none is left.

@@ -10,19 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
 )
 
-func nodeCondition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
-	return first(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
-}
-
-func nodeReady(n *corev1.Node) bool {
-	c := nodeCondition(n, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
-}
-
 func (w *world) node(ctx context.Context, n *corev1.Node) *verdict {
-	c := nodeCondition(n, corev1.NodeReady)
+	c := nodes.Condition(n, corev1.NodeReady)
 	switch {
 	case c == nil:
 		return fails(n, "NotReady", "its kubelet has never said that it is ready").until("its kubelet runs")
@@ -35,7 +28,7 @@ func (w *world) node(ctx context.Context, n *corev1.Node) *verdict {
 	for _, t := range []corev1.NodeConditionType{
 		corev1.NodeDiskPressure, corev1.NodeMemoryPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
 	} {
-		if c := nodeCondition(n, t); c != nil && c.Status == corev1.ConditionTrue {
+		if c := nodes.Condition(n, t); c != nil && c.Status == corev1.ConditionTrue {
 			return fails(n, string(t), "condition %s is true: %s", t, c.Message)
 		}
 	}

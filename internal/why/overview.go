@@ -39,8 +39,8 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 		o.Summary = fmt.Sprintf("Namespace %s: does not exist", namespace)
 		return o
 	}
-	checked := 0
-	for _, v := range w.verdictsIn(ctx, namespace, &checked) {
+	bad, checked := w.verdictsIn(ctx, namespace)
+	for _, v := range bad {
 		o.Answers = append(o.Answers, v.answer(w))
 	}
 	o.Unread = w.unreadNames()
@@ -59,21 +59,20 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 
 // worstIn returns the worst verdict in a namespace; nil if all is as wanted.
 func (w *world) worstIn(ctx context.Context, namespace string) *verdict {
-	checked := 0
-	if all := w.verdictsIn(ctx, namespace, &checked); len(all) > 0 {
-		return all[0]
+	if bad, _ := w.verdictsIn(ctx, namespace); len(bad) > 0 {
+		return bad[0]
 	}
 	return nil
 }
 
-// verdictsIn returns the verdicts on what is not as wanted in a namespace, the worst first. What controllers have made
-// is judged with its owner.
-func (w *world) verdictsIn(ctx context.Context, namespace string, checked *int) (bad []*verdict) {
+// verdictsIn returns the verdicts on what is not as wanted in a namespace, the worst first, and how many objects it has
+// looked at. What controllers have made is judged with its owner.
+func (w *world) verdictsIn(ctx context.Context, namespace string) (bad []*verdict, checked int) {
 	for _, o := range w.contents(ctx, namespace) {
 		if metav1.GetControllerOfNoCopy(o) != nil {
 			continue
 		}
-		*checked++
+		checked++
 		v := w.explain(ctx, o)
 		if v == nil || v.state == AsWanted {
 			continue
@@ -91,7 +90,7 @@ func (w *world) verdictsIn(ctx context.Context, namespace string, checked *int) 
 		}
 		return 0
 	})
-	return bad
+	return bad, checked
 }
 
 // contents are the objects of a namespace that ask for something.

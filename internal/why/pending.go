@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -131,7 +132,7 @@ func (w *world) expires(j *batchv1.Job, p PendingDeletion) (PendingDeletion, boo
 
 // evicted says when a pod goes because of a taint of its node, and that one goes whose node does not exist.
 func (w *world) evicted(ctx context.Context, pod *corev1.Pod, p PendingDeletion) (PendingDeletion, bool) {
-	if pod.Spec.NodeName == "" || ended(pod) {
+	if pod.Spec.NodeName == "" || podutil.Finished(pod) {
 		return p, false
 	}
 	n, is := get[*corev1.Node](ctx, w, "", pod.Spec.NodeName)

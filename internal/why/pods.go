@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -23,11 +25,6 @@ func first[T any](all []T, is func(T) bool) *T {
 
 func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
 	return first(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
-}
-
-func ready(p *corev1.Pod) bool {
-	c := podCondition(p, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
@@ -49,7 +46,7 @@ func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
 	if v := sidecar(p); v != nil {
 		return v
 	}
-	if ready(p) {
+	if podutil.Ready(p) {
 		return fine(p, "it is ready")
 	}
 	if v := w.mounts(ctx, p); v != nil {
@@ -138,7 +135,7 @@ func (w *world) nodeOf(ctx context.Context, p *corev1.Pod) *verdict {
 		return v.through(lacking[*corev1.Node]("", p.Spec.NodeName, "it does not exist, and pod %s is bound to it",
 			p.Name))
 	case present:
-		if !nodeReady(n) && !ready(p) {
+		if !nodes.Ready(n) && !podutil.Ready(p) {
 			return waits(p, "NodeNotReady", "its node is not ready").through(w.node(ctx, n))
 		}
 	}

@@ -11,10 +11,14 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresources "k8s.io/component-helpers/resource"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // What the scheduler says of a pod that fits no node. Each part counts nodes: "0/3 nodes are available: 3 ...".
@@ -64,7 +68,7 @@ func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string
 	affinity := strings.Contains(message, "volume node affinity conflict") ||
 		strings.Contains(message, "PersistentVolume's node affinity")
 	once := strings.Contains(message, "ReadWriteOncePod")
-	for _, name := range claimsOf(p) {
+	for _, name := range podutil.Claims(p) {
 		c, is := get[*corev1.PersistentVolumeClaim](ctx, w, p.Namespace, name)
 		switch {
 		case is == absent:
@@ -84,7 +88,7 @@ func (w *world) claimInTheWay(ctx context.Context, p *corev1.Pod, message string
 // noClaim is a verdict on a claim of a pod that does not exist. One of an ephemeral volume may have been refused.
 func (w *world) noClaim(ctx context.Context, p *corev1.Pod, name string) *verdict {
 	for _, v := range p.Spec.Volumes {
-		if v.Ephemeral == nil || p.Name+"-"+v.Name != name {
+		if v.Ephemeral == nil || podutil.EphemeralClaim(p, &v) != name {
 			continue
 		}
 		if e := withReason(w.warnings(ctx, p), "FailedBinding"); e != nil {
@@ -252,7 +256,7 @@ func (w *world) nodesInTheWay(ctx context.Context, p *corev1.Pod, message string
 
 // refusesPod is a verdict on a node that takes no pods like this; nil if it does.
 func (w *world) refusesPod(ctx context.Context, p *corev1.Pod, n *corev1.Node) *verdict {
-	if !nodeReady(n) {
+	if !nodes.Ready(n) {
 		return w.node(ctx, n)
 	}
 	if n.Spec.Unschedulable {
@@ -316,7 +320,7 @@ func (w *world) rivals(ctx context.Context, p *corev1.Pod, name corev1.ResourceN
 		}
 		looked++
 		for _, other := range w.podsOn(ctx, n.Name) {
-			higher := ptr.Deref(other.Spec.Priority, 0) > ptr.Deref(p.Spec.Priority, 0) && !ended(other)
+			higher := ptr.Deref(other.Spec.Priority, 0) > ptr.Deref(p.Spec.Priority, 0) && !podutil.Finished(other)
 			takes := requestOf(other, name)
 			if higher && !takes.IsZero() && (largest == nil || takes.Cmp(requestOf(largest, name)) > 0) {
 				largest = other
@@ -332,17 +336,9 @@ func (w *world) rivals(ctx context.Context, p *corev1.Pod, name corev1.ResourceN
 		largest.Spec.NodeName, priorityOf(largest)).inferred()
 }
 
-// requestOf is how much of a resource the containers of a pod request.
-func requestOf(p *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity) {
-	for _, c := range p.Spec.Containers {
-		sum.Add(c.Resources.Requests[name])
-	}
-	for _, c := range p.Spec.InitContainers {
-		if q := c.Resources.Requests[name]; q.Cmp(sum) > 0 {
-			sum = q
-		}
-	}
-	return sum
+// requestOf is how much of a resource a pod requests, as the scheduler counts it.
+func requestOf(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	return podresources.PodRequests(p, podresources.PodResourcesOptions{})[name]
 }
 
 // wordIn reports whether a name stands in a text as a word of its own.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -23,7 +24,7 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return fine(s, "it is another name of %s", s.Spec.ExternalName)
 	}
-	endpoints := w.endpoints(ctx, s)
+	endpoints, on := w.endpoints(ctx, s)
 	if len(s.Spec.Selector) == 0 {
 		if endpoints == 0 {
 			return waits(s, "NoSelector",
@@ -31,10 +32,9 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 		}
 		return fine(s, "it has %d endpoints", endpoints)
 	}
-	all := list[*corev1.Pod](ctx, w, s.Namespace, labels.SelectorFromSet(s.Spec.Selector))
-	pods := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool {
-		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	})
+	// Those after the first are of the same templates.
+	all, _ := w.firstPods(ctx, s.Namespace, labels.SelectorFromSet(s.Spec.Selector))
+	pods := slices.DeleteFunc(slices.Clone(all), podutil.Finished)
 	if len(pods) == 0 {
 		return w.noPods(ctx, s, all)
 	}
@@ -42,7 +42,7 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 		return v
 	}
 	if endpoints == 0 {
-		v := waits(s, "NoEndpoints", "it has %d pods, and none is ready", len(pods))
+		v := waits(s, "NoEndpoints", "it has pods, and none is ready")
 		return v.through(w.worst(ctx, pods))
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
@@ -51,38 +51,34 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 			until("a controller of load balancers runs")
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyLocal {
-		return w.local(ctx, s, pods, endpoints)
+		return w.local(ctx, s, endpoints, on)
 	}
 	return fine(s, "it has %d endpoints", endpoints)
 }
 
 // local is a verdict on a Service that only pods on the nodes of its own pods reach.
-func (w *world) local(ctx context.Context, s *corev1.Service, pods []*corev1.Pod, endpoints int) *verdict {
-	with := map[string]bool{}
-	for _, p := range pods {
-		if ready(p) {
-			with[p.Spec.NodeName] = true
-		}
-	}
-	if nodes := list[*corev1.Node](ctx, w, "", nil); len(with) < len(nodes) {
+func (w *world) local(ctx context.Context, s *corev1.Service, endpoints int, on map[string]bool) *verdict {
+	if nodes := list[*corev1.Node](ctx, w, "", nil); len(on) < len(nodes) {
 		return fails(s, "InternalTrafficPolicy",
 			"internalTrafficPolicy is Local, and %d of %d nodes have no endpoint: pods there do not reach it",
-			len(nodes)-len(with), len(nodes)).inferred()
+			len(nodes)-len(on), len(nodes)).inferred()
 	}
 	return fine(s, "it has %d endpoints", endpoints)
 }
 
-// endpoints counts the ready endpoints of a Service.
-func (w *world) endpoints(ctx context.Context, s *corev1.Service) (count int) {
+// endpoints counts the ready endpoints of a Service, and names the nodes that they are on.
+func (w *world) endpoints(ctx context.Context, s *corev1.Service) (count int, on map[string]bool) {
+	on = map[string]bool{}
 	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: s.Name})
 	for _, slice := range list[*discoveryv1.EndpointSlice](ctx, w, s.Namespace, of) {
 		for _, e := range slice.Endpoints {
 			if ptr.Deref(e.Conditions.Ready, true) {
 				count++
+				on[ptr.Deref(e.NodeName, "")] = true
 			}
 		}
 	}
-	return count
+	return count, on
 }
 
 // noPods is a verdict on a Service none of whose pods may become ready: these have ended, or there is none.

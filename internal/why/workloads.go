@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -56,7 +57,7 @@ func (w *world) worst(ctx context.Context, pods []*corev1.Pod) (worst *verdict) 
 	const enough = 50 // pods of one template have the same cause; the first say it
 	looked := 0
 	for _, p := range pods {
-		if looked == enough || p.DeletionTimestamp == nil && ready(p) {
+		if looked == enough || p.DeletionTimestamp == nil && podutil.Ready(p) {
 			continue
 		}
 		looked++
@@ -180,10 +181,10 @@ func (w *world) replicaSetsOf(ctx context.Context, d *appsv1.Deployment) (newest
 
 func (w *world) replicaSet(ctx context.Context, rs *appsv1.ReplicaSet) *verdict {
 	failure := ""
-	for _, c := range rs.Status.Conditions {
-		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-			failure = c.Message
-		}
+	if c := first(rs.Status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
+	}); c != nil {
+		failure = c.Message
 	}
 	return w.replicas(ctx, rs, replicas{
 		wanted: ptr.Deref(rs.Spec.Replicas, 1), ready: rs.Status.ReadyReplicas, there: rs.Status.Replicas,
@@ -194,10 +195,10 @@ func (w *world) replicaSet(ctx context.Context, rs *appsv1.ReplicaSet) *verdict 
 
 func (w *world) replicationController(ctx context.Context, rc *corev1.ReplicationController) *verdict {
 	failure := ""
-	for _, c := range rc.Status.Conditions {
-		if c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue {
-			failure = c.Message
-		}
+	if c := first(rc.Status.Conditions, func(c corev1.ReplicationControllerCondition) bool {
+		return c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue
+	}); c != nil {
+		failure = c.Message
 	}
 	return w.replicas(ctx, rc, replicas{
 		wanted: ptr.Deref(rc.Spec.Replicas, 1), ready: rc.Status.ReadyReplicas, there: rc.Status.Replicas,
@@ -311,7 +312,7 @@ func (w *world) brokenRevision(s *appsv1.StatefulSet, pods []*corev1.Pod, v *ver
 		return v
 	}
 	for _, p := range pods {
-		if !ready(p) && p.Labels[appsv1.StatefulSetRevisionLabel] != s.Status.UpdateRevision {
+		if !podutil.Ready(p) && p.Labels[appsv1.StatefulSetRevisionLabel] != s.Status.UpdateRevision {
 			v.last().ends = fmt.Sprintf("somebody deletes pod %s, which the StatefulSet replaces only when it is ready",
 				p.Name)
 			return v

@@ -73,6 +73,7 @@ func newCheckCommand(o *options.Options) *cobra.Command {
 				return err
 			}
 			config.Client.QPS, config.Client.UserAgent = -1, "controller-manager check" // the server says when to wait
+			config.Client.Timeout = answerWithin
 			k := &checker{Config: config, now: time.Now()}
 			k.all(c.Context())
 			return k.write(c.OutOrStdout(), output)

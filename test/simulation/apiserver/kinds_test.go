@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,15 @@ func TestKindsAreThoseOfTheScheme(t *testing.T) {
 	}
 	made(t, s, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}})
 	if One[*rbacv1.ClusterRole](s, "", "r") == nil {
+		t.Error("it is not there")
+	}
+}
+
+// Addresses are named by themselves, those of IPv6 with colons, which no other names have.
+func TestNamesOfAddresses(t *testing.T) {
+	s := New(1)
+	made(t, s, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "fd00::1"}})
+	if One[*networkingv1.IPAddress](s, "", "fd00::1") == nil {
 		t.Error("it is not there")
 	}
 }
