@@ -78,6 +78,7 @@ func files(registry []manager.Controller) []file {
 			return markControllers(before, registry, selection.Upstream(), pages)
 		}},
 	}...)
+	all = append(all, file{"deploy/observer.yaml", func(before []byte) ([]byte, error) { return observerRoles(before, registry) }})
 	for _, path := range listed {
 		all = append(all, file{path, func(before []byte) ([]byte, error) { return listControllers(before, registry), nil }})
 	}
@@ -93,7 +94,11 @@ func files(registry []manager.Controller) []file {
 type role struct {
 	Name, Namespace, Account string
 	Rules                    []rbac.Rule
+	Home                     string // namespace of the account; empty for that of controllers
 }
+
+// AccountNamespace is that of the account.
+func (r role) AccountNamespace() string { return cmp.Or(r.Home, rbac.Home) }
 
 func (r role) Prefix() string {
 	if r.Namespace == "" {
@@ -171,7 +176,7 @@ roleRef:
 subjects:
 - kind: ServiceAccount
   name: {{ .Account }}
-  namespace: kube-system
+  namespace: {{ .AccountNamespace }}
 {{- end }}
 `))
 

@@ -50,6 +50,9 @@ type Options struct {
 	// OnRequestDone, if set, is called when a request of a [Reader] or a [Client] has ended, well or not, with the
 	// context that it was given. It shows that a worker gets on.
 	OnRequestDone func(ctx context.Context)
+	// GetByList reads single objects by lists that select their names. Who may list everything need then not have the
+	// right to get everything, which includes the proxy of nodes, through which commands run in pods.
+	GetByList bool
 }
 
 // NewClients returns the clients of the identity that the configuration has. It makes no request.

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -41,11 +43,46 @@ const pageSize = 500
 const listTimeout = 10 * time.Minute
 
 func (r reader) Get(ctx context.Context, m Mapping, key plan.Key, into plan.Object) error {
+	if r.clients.options.GetByList {
+		return r.getByList(ctx, m, key, into)
+	}
 	req, err := r.named(http.MethodGet, m, key)
 	if err != nil {
 		return err
 	}
 	return r.do(ctx, r.accept(req, m, into)).Into(into)
+}
+
+// getByList reads the object of a name by a list, see [Options].
+func (r reader) getByList(ctx context.Context, m Mapping, key plan.Key, into plan.Object) error {
+	kind := m.GroupVersionKind.GroupVersion().WithKind(m.Kind + "List")
+	var list runtime.Object
+	switch into.(type) {
+	case *metav1.PartialObjectMetadata:
+		list = &metav1.PartialObjectMetadataList{}
+	case *unstructured.Unstructured:
+		unknown := &unstructured.UnstructuredList{}
+		unknown.SetGroupVersionKind(kind)
+		list = unknown
+	default:
+		var err error
+		if list, err = scheme.Scheme.New(kind); err != nil {
+			return err
+		}
+	}
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()}
+	if err := r.List(ctx, m, key.Namespace, o, list); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	if len(items) == 0 {
+		return apierrors.NewNotFound(m.GroupResource(), key.Name)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(items[0]).Elem())
+	return nil
 }
 
 // List implements Reader. A list without a limit is read page by page, and has one time limit for all of

@@ -31,6 +31,10 @@ type Record struct {
 	// the kind whose cache does not show our own writes yet; empty if none
 	Waiting string `json:"cacheWaiting,omitempty"`
 
+	// Inferred: the process only observes. It has planned the steps as a leader would that remembers nothing of the
+	// time before, and has not carried them out.
+	Inferred bool `json:"inferred,omitempty"`
+
 	Version string    `json:"resourceVersion,omitempty"` // of the key's object, as it was seen
 	Steps   []string  `json:"steps,omitempty"`           // what was planned and reported, in a few words
 	Outcome []Write   `json:"outcome,omitempty"`         // what became of it, write by write

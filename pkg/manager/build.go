@@ -15,6 +15,7 @@ import (
 	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -34,6 +35,11 @@ import (
 // it returns has to be run, or closed.
 func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instance, err error) {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
+	if o.ReadOnly {
+		reading := *config // its fields stay as they are
+		reading.Wrap(identity.ReadOnly)
+		config = &reading
+	}
 	m = &instance{Options: o, config: config, led: func() {}, clock: clock.New()}
 	m.explain = m.newExplain()
 	defer func() {
@@ -60,7 +66,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 		if !m.on(entry) {
 			m.switchOff(ctx, entry)
 			entry.Needs, entry.Uses, entry.GatedUses = nil, nil, nil
-			if entry.Init = entry.Instead; entry.Init == nil {
+			if entry.Init = entry.Instead; entry.Init == nil || o.ReadOnly { // what takes its place cleans up
 				continue
 			}
 		}
@@ -180,7 +186,7 @@ func (m *instance) buildShared() error {
 	if err != nil {
 		return err
 	}
-	reading, err := client.NewClients(config, mapper, clientOptions)
+	reading, err := client.NewClients(config, mapper, m.clientOptions())
 	if err != nil {
 		return err
 	}
@@ -190,7 +196,10 @@ func (m *instance) buildShared() error {
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
 		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(),
-		Clock: reconcile.ClockOf(m.clock.Now),
+		Clock: reconcile.ClockOf(m.clock.Now), ReadOnly: m.ReadOnly,
+	}
+	if m.ReadOnly {
+		m.shared.Verifier = nil // nobody's writes are in flight here
 	}
 	return nil
 }
@@ -208,8 +217,10 @@ func (m *instance) schemes() (all []*runtime.Scheme) {
 	return all
 }
 
-// clientOptions let a worker know that a request of its has ended.
-var clientOptions = client.Options{OnRequestDone: queue.Progress}
+// clientOptions let a worker know that a request of its has ended. Who only observes may list, and not get.
+func (m *instance) clientOptions() client.Options {
+	return client.Options{OnRequestDone: queue.Progress, GetByList: m.ReadOnly}
+}
 
 // buildController builds one controller with clients of its own identity, a brake and the hooks of metrics.
 func (m *instance) buildController(ctx context.Context, entry Controller) error {
@@ -221,18 +232,14 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	}
 	built := &named{Controller: entry, brake: m.brakes.Add(entry.Name, entry.Alias)}
 	config.Wrap(built.refusals.WrapWrites)
-	own, err := client.NewClients(config, m.mapper, clientOptions)
+	own, err := client.NewClients(config, m.mapper, m.clientOptions())
 	if err != nil {
 		return err
 	}
-	events, err := m.eventsOf(entry, own)
-	if err != nil {
+	access := reconcile.Access{Client: own.Client()}
+	if access.Events, err = m.recorderOf(ctx, entry, own); err != nil {
 		return err
 	}
-	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), events.CoreV1(),
-		cmp.Or(entry.EventSource, entry.Account), 3)
-	m.closers = append(m.closers, closeRecorder)
-	access := reconcile.Access{Client: own.Client(), Events: recorder}
 	if entry.Rights != nil {
 		access = access.With(entry.Rights())
 	}
@@ -258,6 +265,23 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 		m.accounts = append(m.accounts, entry.Account)
 	}
 	return nil
+}
+
+// recorderOf returns what records the events of a controller; nil for a manager that only observes.
+func (m *instance) recorderOf(
+	ctx context.Context, entry Controller, own *client.Clients,
+) (record.EventRecorder, error) {
+	if m.ReadOnly {
+		return nil, nil
+	}
+	events, err := m.eventsOf(entry, own)
+	if err != nil {
+		return nil, err
+	}
+	recorder, end := identity.NewRecorder(context.WithoutCancel(ctx), events.CoreV1(),
+		cmp.Or(entry.EventSource, entry.Account), 3)
+	m.closers = append(m.closers, end)
+	return recorder, nil
 }
 
 // eventsOf returns the client with which a controller records events. If its account may not, the root identity does
@@ -301,7 +325,7 @@ func (m *instance) registerMetrics(own ...metrics.Registerable) {
 
 // root returns the clients of the root identity, for controllers that cannot work as their service account.
 func (m *instance) root() (*client.Clients, error) {
-	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, clientOptions)
+	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, m.clientOptions())
 }
 
 // close releases what was built, the last first.

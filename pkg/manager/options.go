@@ -2,6 +2,7 @@ package manager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,6 +49,11 @@ type Options struct {
 	// FeatureGates switches feature gates of Kubernetes, by name. Those that it does not name have the defaults of
 	// Kubernetes.
 	FeatureGates map[string]bool
+
+	// ReadOnly: the manager observes a cluster beside whoever leads. Its controllers observe and plan, and
+	// [Manager.Explain] shows what they would do; nothing is carried out, no event is recorded, and no request that
+	// writes leaves the process. It takes part in no election.
+	ReadOnly bool
 
 	// LeaderElect: the controllers run only while the process holds a lease. Without it they run at once (LE-1a).
 	LeaderElect bool
@@ -123,6 +129,12 @@ func (o Options) Enabled(gate string) bool {
 // validate returns what is wrong with the controllers.
 func (o Options) validate() error {
 	var wrong []error
+	if o.ReadOnly && o.LeaderElect {
+		wrong = append(wrong, errors.New("LeaderElect writes a lease, which ReadOnly forbids"))
+	}
+	if o.ReadOnly && o.ServiceAccounts {
+		wrong = append(wrong, errors.New("ServiceAccounts asks for tokens, which ReadOnly forbids"))
+	}
 	known := map[string]bool{}
 	for i, c := range o.Controllers {
 		switch {

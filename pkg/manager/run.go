@@ -37,7 +37,8 @@ func (m *instance) startInformers(ctx context.Context) {
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
 func (m *instance) lead(ctx context.Context) error {
-	if len(m.Lacking) > 0 && (!m.LeaderElect || m.LeaderElection.Name == leaderelection.Defaults().Name) {
+	inPlace := !m.ReadOnly && (!m.LeaderElect || m.LeaderElection.Name == leaderelection.Defaults().Name)
+	if len(m.Lacking) > 0 && inPlace {
 		klog.FromContext(ctx).Error(nil,
 			"This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs",
 			"willNotWork", m.Lacking)
@@ -50,11 +51,14 @@ func (m *instance) lead(ctx context.Context) error {
 	m.shared.Tracker.BeginTerm()
 	m.apis.Ask()
 	m.brakes.Begin()
-	all := []runnable{{Name: "brakes", Run: func(ctx context.Context, began func()) error {
-		began()
-		m.brakes.Run(ctx)
-		return nil
-	}}}
+	var all []runnable
+	if !m.ReadOnly { // what brakes would hold is recorded with the keys
+		all = append(all, runnable{Name: "brakes", Run: func(ctx context.Context, began func()) error {
+			began()
+			m.brakes.Run(ctx)
+			return nil
+		}})
+	}
 	for _, r := range m.runners {
 		run := func(ctx context.Context, began func()) error { return m.runOne(ctx, r, began) }
 		all = append(all, runnable{Name: r.Name, StartInterval: m.StartInterval, Run: run})

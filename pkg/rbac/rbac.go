@@ -136,10 +136,15 @@ func Manager(controllers map[string]Rights) Identity {
 				For: "the controllers' identities"},
 			{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home},
 				For: "whether the namespace exists, before an account is created in it"},
-			{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
-				For: "the certificate authorities that the manager's server trusts"},
+			trustedAuthorities(),
 		},
 	}
+}
+
+// trustedAuthorities is the rule for what the manager's server reads of the cluster.
+func trustedAuthorities() Rule {
+	return Rule{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
+		For: "the certificate authorities that the manager's server trusts"}
 }
 
 // Lease are the rules for leader election (RB-7, RB-8). A right to create cannot be narrowed to a name.

@@ -1,6 +1,8 @@
 package rbac
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +39,46 @@ func TestRightsOfOneAccountMerge(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Who only observes lists and watches. It gets what cannot be listed, and has no right that writes, whatever it is for.
+func TestRightsOfAnObserver(t *testing.T) {
+	rule := func(resource string, verbs ...string) Rule { return Rule{Resource: resource, Verbs: verbs} }
+	implied := rule("pods", "get")
+	implied.Implied = true
+	review := Rule{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}}
+	all := map[string]Rights{
+		Root: {Own: []Rule{rule("secrets", "get", "update")}},
+		"a": {
+			Caches: []Resource{{Name: "pods"}},
+			Own: []Rule{rule("nodes", "get", "list", "patch"), rule("pods", "delete"), rule("things/scale", "get", "update"), implied,
+				review, {Group: "*", Resource: "*", Verbs: []string{"get", "delete"}}},
+			In: map[string][]Rule{"kube-public": {rule("configmaps", "get", "update")}, "kube-system": {rule("leases", "update")}},
+		},
+	}
+	got := Observer(all)
+	for _, rules := range append([][]Rule{got.Own}, got.In["kube-public"], got.In[Home]) {
+		for _, r := range rules {
+			for _, verb := range r.Verbs {
+				reviews := verb == "create" && strings.HasSuffix(r.Resource, "reviews")
+				gets := verb == "get" && slices.Contains([]string{"things/scale", "apiservices"}, r.Resource)
+				if verb != "list" && verb != "watch" && !reviews && !gets && r.Names == nil {
+					t.Errorf("%s %s", verb, r.Resource)
+				}
+			}
+		}
+	}
+	for _, want := range []Rule{rule("nodes", "list"), rule("things/scale", "get"), rule("secrets", "list"), review,
+		{Group: "*", Resource: "*", Verbs: []string{"list"}}} {
+		if !slices.ContainsFunc(got.Own, func(r Rule) bool {
+			return r.Group == want.Group && r.Resource == want.Resource && slices.Equal(r.Verbs, want.Verbs)
+		}) {
+			t.Errorf("there is no %+v in %+v", want, got.Own)
+		}
+	}
+	if len(got.In["kube-public"]) != 1 || len(got.In[Home]) != 1 || len(got.Caches) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -260,6 +260,8 @@ type Shared struct {
 	// their own often may not. Nil: caches are trusted.
 	Verifier client.Reader
 	Clock    Clock // where controllers get the time
+	// ReadOnly: the process only observes. What controllers plan is recorded, and not carried out.
+	ReadOnly bool
 }
 
 // Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an

@@ -118,6 +118,9 @@ func (r *run[K, S, D, M]) do(ctx context.Context) error {
 	if p.Hold.What != "" && r.runner.Brake == nil {
 		return fmt.Errorf("the plan holds %s, and the controller has no brake", p.Hold.What)
 	}
+	if r.runner.shared.ReadOnly {
+		return r.plannedOnly(ctx, o, d, p)
+	}
 	if r.runner.Planned != nil {
 		if err := r.runner.Planned(o.Snapshot, d); err != nil {
 			return err

@@ -217,6 +217,17 @@ func (c *Cluster) waitForRights(t testing.TB, user string, has bool) {
 	})
 }
 
+// KubeconfigOf returns the kubeconfig of a service account, whose token lasts for an hour.
+func (c *Cluster) KubeconfigOf(t testing.TB, namespace, account string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), account+".conf")
+	token := strings.TrimSpace(c.Kubectl(t, "--namespace", namespace, "create", "token", account))
+	if err := writeTokenKubeconfig(file, c.RESTConfig, token); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func writeTokenKubeconfig(file string, server *rest.Config, token string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData,

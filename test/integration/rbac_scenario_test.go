@@ -37,6 +37,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	c.StrictLease(t)
 	b := &bench{t, c, c.Namespace(t)}
 	begin := c.AuditEnd(t)
+	o := b.observe() // beside all of that, with the rights to observe it
 
 	b.workForATakeover()
 	legacy := b.legacyTokens()
@@ -76,6 +77,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	requests, _ := c.Requests(t, begin)
 	b.refused(requests)
 	compareRights(t, c, requests)
+	o.onlyRead()
+	o.remove()
 }
 
 // work does all kinds of work at the same time. It returns the ReplicaSet that a Deployment called "taken" has.

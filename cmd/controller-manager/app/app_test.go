@@ -139,6 +139,11 @@ var commandLines = []struct {
 	{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
 	{name: "CLI-46 alpha and allowed", args: []string{server, "--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"},
 		stdout: `"Running"\n$`, starts: 1},
+	{name: "observe", args: []string{"observe", server, "--leader-elect=false"}, last: `"Running"$`, starts: 1},
+	{name: "observe and write", args: []string{"observe", server, "--leader-elect", "--use-service-account-credentials",
+		"--cluster-signing-key-file=ca.key", "--service-account-private-key-file=sa.key"}, code: 1, alone: true,
+		last: `^Error: an observer writes nothing, so it cannot have --cluster-signing-key-file=ca.key, --leader-elect=true, ` +
+			`--service-account-private-key-file=sa.key, --use-service-account-credentials=true$`},
 	{name: "version command", args: []string{"version"}, stdout: `^controller-manager .*, in place of kube-controller-manager v\S+\n`},
 	{name: "CLI-82 handover of a list", args: []string{"handover", "--controllers=*,tokencleaner"},
 		stdout: `^kube-controller-manager: --controllers=\*,tokencleaner(,-[a-z-]+)*\nthis manager: --controllers=\S*\n$`},
@@ -390,6 +395,20 @@ func TestUntilSignalled(t *testing.T) {
 }
 
 // TestManagerConfig checks that what the flags say reaches the manager.
+// An observer has a name of its own, and takes part in no election.
+func TestObserverConfig(t *testing.T) {
+	p := newStarted()
+	code, _, stderr := execute(t, t.Context(), p.Program, "observe", server, "--controllers=deployment")
+	if code != 0 || len(p.configs) != 1 {
+		t.Fatal(code, stderr)
+	}
+	got := p.configs[0]
+	if m := got.Manager; !m.ReadOnly || m.LeaderElect || m.ServiceAccounts || m.Component != "controller-manager-observer" ||
+		m.Off["replicaset-controller"] == "" || got.Flags["leader-elect"] != "false" {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestManagerConfig(t *testing.T) {
 	var got options.Config
 	without := slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool { return c.Alias == "attachdetach" })

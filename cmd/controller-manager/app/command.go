@@ -35,7 +35,7 @@ func NewCommand(p Program) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return run(c, p, o, asked)
+			return run(c, p, o, asked, func(*options.Config) {})
 		},
 	}
 	flags := o.Flags()
@@ -51,8 +51,8 @@ func NewCommand(p Program) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
-	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newWhyCommand(), newControllersCommand(p, o),
-		newCheckCommand(o))
+	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newObserveCommand(p, o, &asked), newWhyCommand(),
+		newControllersCommand(p, o), newCheckCommand(o))
 	if p.Name == "kubectl-why" { // a plugin, which people call as a command of kubectl
 		command.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
 	}
@@ -83,8 +83,8 @@ func didYouMean(c *cobra.Command, arg string) string {
 	return ""
 }
 
-// run does what comes after parsing, in the order of CLI-57.
-func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) error {
+// run does what comes after parsing, in the order of CLI-57. The function adjusts what the flags amount to.
+func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag, adjust func(*options.Config)) error {
 	early := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(c.ErrOrStderr())))
 	if err := o.Features.Apply(); err != nil {
 		return &runError{err, early}
@@ -104,6 +104,7 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	if err != nil {
 		return &runError{err, logger}
 	}
+	adjust(&config)
 	logger.Info("Starting", "command", p.Name, "version", kubernetesVersion().GitVersion)
 	remark(logger, config)
 	ctx := c.Context()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,7 +128,7 @@ func (t *term) warn(s ownerSnapshot, why error) {
 		}
 		if !t.warned[c].Has(d) {
 			t.warned[c].Insert(d)
-			t.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
+			t.warning(d.object(), "OwnerRefUnresolvable",
 				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
 				c.apiVersion, c.kind, c.namespace, c.name, c.uid, why)
 		}

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
@@ -78,9 +79,16 @@ func (t *term) follow(e effects) {
 		}
 	}
 	for _, s := range e.foreign {
-		t.events.Eventf(s.dependent, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+		t.warning(s.dependent, "OwnerRefInvalidNamespace",
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)
+	}
+}
+
+// warning records an event for users, if events are recorded.
+func (t *term) warning(about runtime.Object, reason, format string, values ...any) {
+	if t.events != nil {
+		t.events.Eventf(about, corev1.EventTypeWarning, reason, format, values...)
 	}
 }
 

@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+// observer is the account and the namespace that deploy/observer.yaml has.
+const observer = "controller-manager-observer"
+
+var observerManifest = filepath.Join(deploy, "observer.yaml")
+
+// observing is an observer that runs with the rights of its manifest.
+type observing struct {
+	*bench
+	port  int
+	token string // of an account that may ask it
+	begin int64  // of the audit log
+}
+
+// observe installs the manifest of the observer, and runs one as what that installs, because here no pod runs anything.
+func (b *bench) observe(args ...string) *observing {
+	b.Helper()
+	if b.CertKubeconfig == "" {
+		b.Skip("another manager than ours has no observer")
+	}
+	b.Kubectl(b.T, "apply", "--validate=strict", "--filename", observerManifest)
+	o := &observing{bench: b, port: freePort(b.T), begin: b.AuditEnd(b.T)}
+	b.Kubectl(b.T, "--namespace", b.ns, "create", "serviceaccount", "reader")
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-debug-reader"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: observer + ":debug-reader"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.ns, Name: "reader"}}}
+	if _, err := b.Client.RbacV1().ClusterRoleBindings().Create(b.Context(), binding, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := b.Client.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{}); err != nil {
+			b.Error(err)
+		}
+	})
+	o.token = strings.TrimSpace(b.Kubectl(b.T, "--namespace", b.ns, "create", "token", "reader"))
+	kubeconfig := b.KubeconfigOf(b.T, observer, observer)
+	b.ManagerExactly(b.T, append([]string{"observe", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", o.port)}, args...)...)
+	return o
+}
+
+// explains returns what the observer says of a key; ok is false if it says nothing yet.
+func (o *observing) explains(path string) (rec explain.Record, err error) {
+	transport, err := rest.TransportFor(&rest.Config{BearerToken: o.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		return rec, err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d/debug/explain/%s", o.port, path)
+	request, err := http.NewRequestWithContext(o.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return rec, err
+	}
+	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return rec, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return rec, fmt.Errorf("%s: %s %w", answer.Status, body, err)
+	}
+	return rec, json.Unmarshal(body, &rec)
+}
+
+// plans waits until the observer plans these steps for a key, and no others.
+func (o *observing) plans(path string, want ...string) {
+	o.Helper()
+	o.wait(fmt.Sprintf("the observer plans %q for %s", want, path), func() error {
+		rec, err := o.explains(path)
+		if err == nil && (!rec.Inferred || !slices.EqualFunc(rec.Steps, want, strings.HasPrefix)) {
+			err = fmt.Errorf("%+v", rec)
+		}
+		return err
+	})
+}
+
+// remove removes what the manifest has installed, and waits until nothing of it is left. A manager has to run.
+func (o *observing) remove() {
+	o.Helper()
+	o.Kubectl(o.T, "delete", "--timeout=60s", "--filename", observerManifest)
+	if left := o.Kubectl(o.T, "get", "--ignore-not-found", "--filename", observerManifest); strings.TrimSpace(left) != "" {
+		o.Errorf("there is left of the observer:\n%s", left)
+	}
+}
+
+// onlyRead checks that the observer has sent nothing but reads and reviews, and that nothing of it was refused.
+func (o *observing) onlyRead() {
+	o.Helper()
+	requests, _ := o.Requests(o.T, o.begin)
+	seen := 0
+	for _, r := range requests {
+		if r.User.Username != "system:serviceaccount:"+observer+":"+observer {
+			continue
+		}
+		seen++
+		reviews := r.Verb == "create" && strings.HasSuffix(r.ObjectRef.Resource, "reviews")
+		if !slices.Contains([]string{"get", "list", "watch"}, r.Verb) && !reviews {
+			o.Errorf("the observer has sent: %s %s", r.Verb, r.RequestURI)
+		}
+		if r.Forbidden() {
+			o.Errorf("the observer may not %s %s: %s", r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"])
+		}
+	}
+	if seen < 30 {
+		o.Errorf("%d requests of the observer", seen)
+	}
+}
+
+// The observer plans what nobody carries out, and writes nothing, with the rights of its manifest. When a manager works, the observer
+// plans nothing more, and sees what that has done.
+func TestObserver(t *testing.T) {
+	b := alone(t)
+	o := b.observe()
+	b.create(deployment("web", 2))
+	o.plans("deployment/"+b.ns+"/web", "create ReplicaSet "+b.ns+"/web-")
+	cluster.Always(t, time.Second, "nothing is carried out", func() error {
+		if sets := b.sets(); len(sets) > 0 {
+			return fmt.Errorf("there is %s", sets[0].Name)
+		}
+		return nil
+	})
+	b.Manager(t)
+	b.waitComplete("web")
+	o.plans("deployment/" + b.ns + "/web")
+	o.plans("replicaset/" + b.ns + "/" + b.sets()[0].Name)
+	b.wait("the pod of the manifest is admitted and runs", func() error {
+		d, err := b.Client.AppsV1().Deployments(observer).Get(b.Context(), observer, metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas != 1 {
+			err = fmt.Errorf("%+v", d.Status)
+		}
+		return err
+	})
+	o.onlyRead()
+	o.remove()
+}
