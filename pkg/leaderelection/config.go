@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
@@ -100,11 +101,17 @@ func (c Config) Validate() []error {
 		bad("--leader-elect-resource-lock=%q: resourceLock value must be %q", c.ResourceLock,
 			resourcelock.LeasesResourceLock)
 	}
-	if c.Name == "" {
+	switch wrong := validation.IsDNS1123Subdomain(c.Name); {
+	case c.Name == "":
 		bad("--leader-elect-resource-name must not be empty")
+	case len(wrong) > 0:
+		bad("--leader-elect-resource-name=%q is no name of a Lease: %s", c.Name, wrong[0])
 	}
-	if c.Namespace == "" {
+	switch wrong := validation.IsDNS1123Label(c.Namespace); {
+	case c.Namespace == "":
 		bad("--leader-elect-resource-namespace must not be empty")
+	case len(wrong) > 0:
+		bad("--leader-elect-resource-namespace=%q is no namespace: %s", c.Namespace, wrong[0])
 	}
 	if c.OnLoss != "" && c.OnLoss != Exit && c.OnLoss != Standby {
 		bad("--leader-elect-on-loss=%q: must be %q or %q", c.OnLoss, Exit, Standby)

@@ -198,9 +198,6 @@ func (m *instance) buildShared() error {
 		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(),
 		Clock: reconcile.ClockOf(m.clock.Now), ReadOnly: m.ReadOnly,
 	}
-	if m.ReadOnly {
-		m.shared.Verifier = nil // nobody's writes are in flight here
-	}
 	return nil
 }
 

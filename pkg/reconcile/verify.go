@@ -14,9 +14,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// verifiable reports whether something can be read live that shows more than the caches.
+// verifiable reports whether something is read live that shows more than the caches. Who writes nothing need not know
+// what others are writing.
 func (r *TypedRunner[K, S, D, M]) verifiable() bool {
-	return r.shared.Verifier != nil && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
+	return r.shared.Verifier != nil && !r.shared.ReadOnly && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
 }
 
 // observeVerified observes anew when the caches show what the server has: what was observed before may be older

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/ignored"
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -38,7 +40,7 @@ type Program struct {
 func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) int {
 	defer klog.Flush()
 	command := NewCommand(p)
-	command.SetArgs(args)
+	command.SetArgs(withoutOwnName(args))
 	command.SetOut(stdout)
 	command.SetErr(stderr)
 	err := command.ExecuteContext(ctx)
@@ -55,6 +57,15 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 		failed.logger.Error(err, "command failed")
 	}
 	return 1
+}
+
+// withoutOwnName leaves out a first argument that is the name of the program: manifests for images of the original,
+// which have no entry point, give it as one.
+func withoutOwnName(args []string) []string {
+	if len(args) > 0 && slices.Contains([]string{"kube-controller-manager", "controller-manager"}, args[0]) {
+		return args[1:]
+	}
+	return args
 }
 
 // flagError returns what is wrong with the flags in one line, with the flag that was probably meant and where to find
@@ -75,7 +86,9 @@ func flagError(c *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		if guess := flagutil.Closest(name, names); guess != "" && len(name) > 1 {
+		if why := ignored.Gone(name); why != "" {
+			message += " It is long gone from kube-controller-manager: " + why + "."
+		} else if guess := flagutil.Closest(name, names); guess != "" && len(name) > 1 {
 			message += fmt.Sprintf(" Did you mean --%s?", guess)
 		}
 	}

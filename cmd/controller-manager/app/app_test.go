@@ -129,13 +129,32 @@ var commandLines = []struct {
 		last: `^Error: invalid argument "x" for "--version" flag`},
 	{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
 		last: logLine + `"command failed" err="--kubeconfig: stat /no/such/file: no such file or directory"$`},
-	{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
-		`provided, try setting KUBERNETES_MASTER environment variable; name a kubeconfig with --kubeconfig, or run in a pod"$`},
+	{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="name a kubeconfig with --kubeconfig, or run in a pod: invalid ` +
+		`configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"$`},
 	{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
-		last: logLine + `"command failed" err="unrecognized feature gate: Foo"$`},
+		last: logLine + `"command failed" err="--feature-gates: unrecognized feature gate: Foo"$`},
+	{name: "CLI-28 misspelt gate", args: []string{"--feature-gates=PodDeltionCost=false"}, code: 1,
+		last: `err="--feature-gates: unrecognized feature gate: PodDeltionCost, did you mean PodDeletionCost\?"$`},
+	{name: "CLI-28 neither true nor false", args: []string{"--feature-gates=PodDeletionCost=maybe"}, code: 1, alone: true,
+		last: `for "--feature-gates" flag: PodDeletionCost must be true or false, not "maybe"\.` + see},
 	{name: "CLI-28 locked gate", args: []string{server, "--feature-gates=LogarithmicScaleDown=false"}, last: `"Running"$`, starts: 1},
 	{name: "CLI-44 unknown format", args: []string{"--logging-format=xml"}, code: 1,
-		last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format"$`},
+		last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format; --logging-format must be text or json"$`},
+	{name: "CLI-50 a space in a list", args: []string{server, "--controllers=*, -deployment"}, code: 1,
+		last: `err="\\" -deployment\\" is not in the list of known controllers, remove the space in it"$`},
+	{name: "LE-1 no name of a lease", args: []string{server, "--leader-elect-resource-name=Foo Bar"}, code: 1,
+		last: `err="--leader-elect-resource-name=\\"Foo Bar\\" is no name of a Lease: `},
+	{name: "a flag that is long gone", args: []string{"--pod-eviction-timeout=5m"}, code: 1, alone: true,
+		last: `^Error: unknown flag: --pod-eviction-timeout\. It is long gone from kube-controller-manager: since 1\.27, tolerations .*` + see},
+	{name: "the name of the original as an argument", args: []string{"kube-controller-manager", "--version"}, stdout: `^Kubernetes v\S+\n$`},
+	{name: "help flags of a controller", args: []string{"help", "flags", "deployment"},
+		stdout: `^\nDeployment-controller flags:\n\n      --concurrent-deployment-syncs [^\n]*\n$`},
+	{name: "help flags of one without flags", args: []string{"help", "flags", "podgroup-protection-controller"}, code: 1, alone: true,
+		last: `^Error: podgroup-protection-controller has no flags of its own$`},
+	{name: "help flags of none", args: []string{"help", "flags", "deploment"}, code: 1, alone: true,
+		last: `^Error: there is no controller "deploment", did you mean "deployment"\?$`},
+	{name: "help about observe", args: []string{"observe", "--help"},
+		stdout: `(?s)^Observe a cluster .*\nUsage:\n  controller-manager observe \[flags of the manager\]\n.*see 'controller-manager help flags'\n$`},
 	{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
 	{name: "CLI-46 alpha and allowed", args: []string{server, "--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"},
 		stdout: `"Running"\n$`, starts: 1},
@@ -147,6 +166,18 @@ var commandLines = []struct {
 	{name: "version command", args: []string{"version"}, stdout: `^controller-manager .*, in place of kube-controller-manager v\S+\n`},
 	{name: "CLI-82 handover of a list", args: []string{"handover", "--controllers=*,tokencleaner"},
 		stdout: `^kube-controller-manager: --controllers=\*,tokencleaner(,-[a-z-]+)*\nthis manager: --controllers=\S*\n$`},
+	{name: "CLI-82 handover of nothing", args: []string{"handover", "--controllers=nodelifecycle"}, code: 1, alone: true,
+		last: `^Error: nothing would move: kube-controller-manager runs none of the controllers that may, with --controllers=nodelifecycle$`},
+	{name: "CLI-82 handover as JSON", args: []string{"handover", "--controllers=deployment", "-o", "json"},
+		stdout: `^{\n  "kubeControllerManager": "-deployment",\n  "thisManager": "deployment"\n}\n$`},
+	{name: "CLI-82 handover of a manifest", args: []string{"handover", "--from-manifest=" + staticPod},
+		stdout: `^kube-controller-manager: --controllers=\*,bootstrapsigner,tokencleaner,-deployment,-replicaset\nthis manager: --controllers=deployment,replicaset\n$`},
+	{name: "CLI-82 handover of the whole", args: []string{"handover", "--from-manifest=" + staticPod, "--image=mine:1"},
+		stdout: `(?s)^apiVersion: v1\nkind: Pod\n.*    - --controllers=\*,bootstrapsigner,tokencleaner\n.*    image: mine:1\n`},
+	{name: "CLI-82 handover of what is no manifest", args: []string{"handover", "--from-manifest=app.go"}, code: 1,
+		last: `^Error: --from-manifest: app\.go: error `},
+	{name: "CLI-82 handover of no file", args: []string{"handover", "--image=mine:1"}, code: 1, alone: true,
+		last: `^Error: --image needs --from-manifest, the manifest in which it is to be$`},
 	{name: "CLI-82 handover of an unknown name", args: []string{"handover", "--controllers=podcg"}, code: 1, alone: true,
 		last: `^Error: --controllers: "podcg" is not in the list of known controllers, did you mean "podgc"\?$`},
 	{name: "version takes nothing", args: []string{"version", "x"}, code: 1,
@@ -174,6 +205,9 @@ var commandLines = []struct {
 	{name: "completion of a file", args: []string{"__complete", "--kubeconfig="}, stdout: `^:0\n$`,
 		last: `^Completion ended with directive`},
 }
+
+// staticPod is a manifest as kubeadm has it.
+const staticPod = "testdata/kube-controller-manager.yaml"
 
 func TestExitCodesAndMessages(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
@@ -339,7 +373,7 @@ func TestJSON(t *testing.T) {
 
 // TestHelpNamesEveryFlag checks that each flag is in one section, and the hidden ones in none (CLI-7).
 func TestHelpNamesEveryFlag(t *testing.T) {
-	_, help, _ := execute(t, t.Context(), newStarted().Program, "--help")
+	_, help, _ := execute(t, t.Context(), newStarted().Program, "help", "flags")
 	NewCommand(newStarted().Program).Flags().VisitAll(func(f *pflag.Flag) {
 		want := 1
 		if f.Hidden {
@@ -352,9 +386,29 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	})
 	for _, want := range []string{
 		"\nAPI server flags:\n", "\nLeader election flags:\n", "\nDeployment-controller flags:\n", "\nGlobal flags:\n",
-		"\nWithout effect in this build: other controllers' flags:\n", "\n  version ", "\n  completion ",
+		"\nWithout effect in this build: other controllers' flags:\n",
 		"\n                              In this build: deployment-controller, replicaset-controller.\n",
 	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("missing: %q", want)
+		}
+	}
+}
+
+// The help fits a window, and says where there is more.
+func TestHelpIsShort(t *testing.T) {
+	program := NewProgram("controller-manager", controllers.Registry())
+	_, help, _ := execute(t, t.Context(), program, "--help")
+	lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
+	if len(lines) > 60 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > 160 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	for _, want := range append(slices.Clone(oftenSet), "help flags", "controller-manager controllers", "\n  version ", "\n  completion ") {
 		if !strings.Contains(help, want) {
 			t.Errorf("missing: %q", want)
 		}

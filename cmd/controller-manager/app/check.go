@@ -83,6 +83,7 @@ func newCheckCommand(o *options.Options) *cobra.Command {
 		c.Flags().AddFlagSet(set)
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "Form of the table: text or json.")
+	onlyOwnFlags(c, "output")
 	return c
 }
 
@@ -114,12 +115,12 @@ func (c *checker) flags() {
 	if len(c.Selection.Unavailable) > 0 {
 		c.note("controllers", warns, "not in this build: %s", strings.Join(c.Selection.Unavailable, ", "))
 	}
-	on := c.running()
+	on := running(c.Config)
 	c.note("controllers", passes, "%d of %d are on", len(on), len(c.Manager.Controllers))
 }
 
 // running are the controllers that the flags switch on.
-func (c *checker) running() (on []manager.Controller) {
+func running(c options.Config) (on []manager.Controller) {
 	for _, entry := range c.Manager.Controllers {
 		if whyOff(entry.Name, c.Selection, c.Manager, entry.Gates) == "" {
 			on = append(on, entry)

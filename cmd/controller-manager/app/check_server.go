@@ -131,7 +131,7 @@ func (c *checker) leases(ctx context.Context, client kubernetes.Interface) {
 func (c *checker) served(client kubernetes.Interface) {
 	has := map[string]map[string]bool{}
 	missing := map[string][]string{}
-	for _, entry := range c.running() {
+	for _, entry := range running(c.Config) {
 		for _, r := range entry.Needs {
 			group := r.GroupVersion().String()
 			if has[group] == nil {
@@ -162,7 +162,7 @@ func (c *checker) served(client kubernetes.Interface) {
 
 // rights asks which rights the manager and the accounts of its controllers lack.
 func (c *checker) rights(ctx context.Context, client kubernetes.Interface) {
-	declared := manager.Rights(c.running())
+	declared := manager.Rights(running(c.Config))
 	for account, rights := range declared {
 		declared[account] = rights.With(c.Manager.Enabled)
 	}

@@ -3,15 +3,12 @@ package app
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -50,13 +47,13 @@ func NewCommand(p Program) *cobra.Command {
 		command.Flags().AddFlagSet(flags.FlagSets[name])
 	}
 	command.SetFlagErrorFunc(flagError)
-	setHelp(command, flags)
+	setHelp(command)
 	command.AddCommand(newVersionCommand(), newHandoverCommand(o), newObserveCommand(p, o, &asked), newWhyCommand(),
 		newControllersCommand(p, o), newCheckCommand(o))
 	if p.Name == "kubectl-why" { // a plugin, which people call as a command of kubectl
 		command.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
 	}
-	command.SetHelpCommand(newHelpCommand())
+	command.SetHelpCommand(newHelpCommand(flags))
 	completeValues(command, o)
 	return command
 }
@@ -115,8 +112,17 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag, adj
 	return &runError{err, logger}
 }
 
-// remark logs what the command line asks for in vain: each flag, gate and controller once.
+// remark logs what the command line amounts to, and what it asks for in vain: each flag, gate and controller once.
 func remark(logger klog.Logger, config options.Config) {
+	lease := "none"
+	if l := config.Manager.LeaderElection; config.Manager.LeaderElect {
+		lease = l.Namespace + "/" + l.Name
+	}
+	on := len(running(config))
+	logger.Info("Flags switch controllers on", "on", on, "of", len(config.Manager.Controllers), "lease", lease)
+	if on == 0 {
+		logger.Info("Warning: no controller is on, see --controllers")
+	}
 	for _, flag := range slices.Sorted(maps.Keys(config.Removed)) {
 		logger.Info("Flag without effect", "flag", flag, "because", config.Removed[flag])
 	}
@@ -132,66 +138,6 @@ func remark(logger klog.Logger, config options.Config) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Selection.Elsewhere)) {
 		logger.Info("Controller never runs here", "controller", name, "because", config.Selection.Elsewhere[name])
-	}
-}
-
-// setHelp prints the flags of the command in sections, and leaves its subcommands to cobra.
-func setHelp(command *cobra.Command, flags cliflag.NamedFlagSets) {
-	help, usage := command.HelpFunc(), command.UsageFunc()
-	command.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if c != command {
-			help(c, args)
-			return
-		}
-		out := c.OutOrStdout()
-		fmt.Fprintf(out, "%s\n\n", c.Long)
-		printUsage(out, c, flags)
-	})
-	command.SetUsageFunc(func(c *cobra.Command) error {
-		if c != command {
-			return usage(c)
-		}
-		printUsage(c.OutOrStderr(), c, flags)
-		return nil
-	})
-}
-
-// printUsage prints the commands, and the flags by section.
-func printUsage(w io.Writer, c *cobra.Command, flags cliflag.NamedFlagSets) {
-	fmt.Fprintf(w, "Usage:\n  %s [flags]\n  %s [command]\n\nCommands:\n", c.Name(), c.Name())
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			fmt.Fprintf(w, "  %-13s%s\n", sub.Name(), sub.Short)
-		}
-	}
-	cliflag.PrintSections(w, flags, width(w))
-}
-
-// width returns how wide the terminal is, or 0, which wraps nothing, when w is none.
-func width(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return columns
-		}
-	}
-	return 0
-}
-
-// newHelpCommand returns a help command like cobra's, but for one that ends the process when it fails.
-func newHelpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [command]",
-		Short: "Print help about a command",
-		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
-			if err != nil {
-				return err
-			}
-			if len(rest) > 0 {
-				return fmt.Errorf("there is no command %q%s", rest[0], didYouMean(about, rest[0]))
-			}
-			return about.Help()
-		},
 	}
 }
 

@@ -42,6 +42,7 @@ func newObserveCommand(p Program, o *options.Options, asked *versionFlag) *cobra
 	for _, set := range o.Flags().FlagSets {
 		c.Flags().AddFlagSet(set)
 	}
+	onlyOwnFlags(c)
 	return c
 }
 

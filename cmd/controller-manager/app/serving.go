@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -45,6 +46,9 @@ func newServer(ctx context.Context, c options.Config) (*serving.Server, error) {
 	if c.Serving.Port == 0 {
 		return nil, nil
 	}
+	if err := readable(c); err != nil {
+		return nil, err
+	}
 	config, err := servingConfig(ctx, c)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,28 @@ func newServer(ctx context.Context, c options.Config) (*serving.Server, error) {
 		err = fmt.Errorf("%w; choose another --secure-port, or 0 to serve nothing", err)
 	}
 	return server, err
+}
+
+// readable returns an error that names the flag of a file that the server needs and cannot read.
+func readable(c options.Config) error {
+	type named struct{ flag, file string }
+	files := []named{
+		{"tls-cert-file", c.Serving.CertFile}, {"tls-private-key-file", c.Serving.KeyFile},
+		{"client-ca-file", c.Authentication.ClientCAFile},
+		{"requestheader-client-ca-file", c.Authentication.FrontProxyCAFile},
+	}
+	for _, pair := range c.Serving.NamedCertKeys {
+		files = append(files, named{"tls-sni-cert-key", pair.CertFile}, named{"tls-sni-cert-key", pair.KeyFile})
+	}
+	for _, f := range files {
+		if f.file == "" {
+			continue
+		}
+		if _, err := os.ReadFile(f.file); err != nil {
+			return fmt.Errorf("--%s: %w", f.flag, err)
+		}
+	}
+	return nil
 }
 
 // servingConfig hands over what the flags said.

@@ -66,7 +66,11 @@ func (o *Options) pools() (all []pool, err error) {
 	for i, text := range strings.Split(strings.TrimSpace(o.ClusterCIDR), ",") {
 		r, err := parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("invalid CIDR[%d]: %v (%w)", i, "<nil>", err)
+			err = fmt.Errorf("invalid CIDR[%d]: %v (%w)", i, "<nil>", err)
+			if o.ClusterCIDR == "" {
+				return nil, fmt.Errorf("--allocate-node-cidrs needs --cluster-cidr: %w", err)
+			}
+			return nil, fmt.Errorf("--cluster-cidr: %w", err)
 		}
 		all = append(all, pool{Range: r})
 	}

@@ -79,7 +79,7 @@ func (o *APIServer) clientConfig() (*rest.Config, error) {
 			return nil, fmt.Errorf("%w; in the pod: %w", err, inPod) // it is a pod, but something is missing
 		}
 		if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" {
-			return nil, fmt.Errorf("%w; name a kubeconfig with --kubeconfig, or run in a pod", err)
+			return nil, fmt.Errorf("name a kubeconfig with --kubeconfig, or run in a pod: %w", err)
 		}
 		if clientcmd.IsEmptyConfig(err) {
 			return nil, fmt.Errorf("--kubeconfig: %s names no cluster in its current context", o.Kubeconfig)

@@ -2,7 +2,9 @@ package options
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/features"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
 // oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
@@ -112,6 +115,10 @@ func (v gatesValue) Set(s string) error {
 	items := strings.Split(s, ",")
 	for i, item := range items {
 		items[i] = strings.TrimPrefix(strings.TrimSpace(item), compatibility.DefaultKubeComponent+":")
+		name, value, given := strings.Cut(items[i], "=")
+		if _, err := strconv.ParseBool(strings.TrimSpace(value)); given && err != nil {
+			return fmt.Errorf("%s must be true or false, not %q", name, value)
+		}
 	}
 	return v.Value.Set(strings.Join(items, ","))
 }
@@ -136,7 +143,7 @@ func (o *Features) apply(c *Config) {
 // Apply makes the gates what the flags say, also those of client-go, which are global.
 func (o *Features) Apply() error {
 	if err := o.registry.Set(); err != nil {
-		return err
+		return o.explained(err)
 	}
 	for _, name := range alwaysOn {
 		if o.gate.switchedOff(name) && !o.gate.Enabled(featuregate.Feature(name)) {
@@ -149,6 +156,22 @@ func (o *Features) Apply() error {
 	o.registry.AddMetrics() // which gates are on (MH-33)
 	o.gate.AddMetrics()
 	return nil
+}
+
+// explained adds to the error about a gate that is not known the one that was probably meant.
+func (o *Features) explained(err error) error {
+	_, name, ok := strings.Cut(err.Error(), "unrecognized feature gate: ")
+	if !ok {
+		return err
+	}
+	known := map[string]string{} // by their names in small letters
+	for gate := range o.gate.GetAll() {
+		known[strings.ToLower(string(gate))] = string(gate)
+	}
+	if guess := flagutil.Closest(name, slices.Sorted(maps.Keys(known))); guess != "" {
+		return fmt.Errorf("--feature-gates: %w, did you mean %s?", err, known[guess])
+	}
+	return fmt.Errorf("--feature-gates: %w", err)
 }
 
 // Warn logs what is to be said about the gates that were set: that some change nothing, and why.

@@ -68,7 +68,8 @@ func TestFeatureGates(t *testing.T) {
 		{name: "CLI-28 unknown with kube:", args: "--feature-gates=kube:Foo=true", err: "unrecognized feature gate: Foo"},
 		{name: "CLI-28 locked, and set to what it is not", args: "--feature-gates=LogarithmicScaleDown=false", on: "LogarithmicScaleDown"},
 		{name: "CLI-28 no value", args: "--feature-gates=PodDeletionCost", err: "missing bool value for PodDeletionCost"},
-		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: "invalid value of PodDeletionCost=yes"},
+		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: `invalid argument "PodDeletionCost=yes" for "--feature-gates" flag: ` +
+			`PodDeletionCost must be true or false, not "yes"`},
 		{name: "CLI-28 another component", args: "--feature-gates=wardle:Foo=true", err: "component not registered: wardle"},
 		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false",
 			on: "AtomicFIFO StaleControllerConsistencyReplicaSet"},

@@ -37,6 +37,19 @@ func newLeaderElection() LeaderElection {
 
 func (o *LeaderElection) addFlags(fs *pflag.FlagSet) {
 	configoptions.BindLeaderElectionFlags(&o.LeaderElectionConfiguration, fs)
+	for name, usage := range map[string]string{
+		"leader-elect": "Work only while this process holds a lease, so that one of several is active. The others " +
+			"wait, with their caches filled.",
+		"leader-elect-lease-duration": "How long others wait after the last renewal before they take the lease.",
+		"leader-elect-renew-deadline": "How long the holder tries to renew the lease before it stops to work. It " +
+			"must be less than the lease duration.",
+		"leader-elect-retry-period":       "Time between two tries to get or to renew the lease.",
+		"leader-elect-resource-lock":      "Kind of the object that is the lock; only 'leases'.",
+		"leader-elect-resource-name":      "Name of the lease.",
+		"leader-elect-resource-namespace": "Namespace of the lease.",
+	} {
+		fs.Lookup(name).Usage = usage
+	}
 	fs.StringVar(&o.OnLoss, "leader-elect-on-loss", o.OnLoss,
 		"What to do when the lease is lost: 'exit' ends the process, 'standby' stops all work and competes again.")
 }

@@ -2,6 +2,7 @@ package options
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"sync"
 
@@ -23,7 +24,11 @@ type Logging struct {
 
 func newLogging() Logging { return Logging{*logsapi.NewLoggingConfiguration()} }
 
-func (o *Logging) addFlags(fs *pflag.FlagSet) { logsapi.AddFlags(&o.LoggingConfiguration, fs) }
+func (o *Logging) addFlags(fs *pflag.FlagSet) {
+	logsapi.AddFlags(&o.LoggingConfiguration, fs)
+	fs.Lookup("logging-format").Usage = "Form of the log: 'text' or 'json'."
+	fs.Lookup("v").Usage = "How much is logged: 0 what operators need, 2 what changes, 4 and more for a search."
+}
 
 // validate has nothing left to check: Apply did, because logging comes before everything else (CLI-57).
 func (o *Logging) validate() []error { return nil }
@@ -34,7 +39,11 @@ func (o *Logging) apply(c *Config) { c.Logging = o.LoggingConfiguration }
 // CLI-46. What client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
 func (o *Logging) Apply(f *Features, stdout, stderr io.Writer) error {
 	if errs := logsapi.Validate(&o.LoggingConfiguration, f.gate, nil); len(errs) > 0 {
-		return errs.ToAggregate()
+		var err error = errs.ToAggregate()
+		if errs[0].Field == "format" {
+			err = fmt.Errorf("%w; --logging-format must be text or json", err)
+		}
+		return err
 	}
 	c := o.LoggingConfiguration.DeepCopy()
 	// The library buffers in a way that a logger in front of its own cannot flush.

@@ -379,8 +379,8 @@ func TestClientConfig(t *testing.T) {
 		{name: "CLI-11 master alone", master: "https://10.0.0.1", host: "https://10.0.0.1"},
 		{name: "CLI-11 master beats the kubeconfig", kubeconfig: good, master: "http://10.0.0.1", host: "http://10.0.0.1"},
 		{name: "CLI-11 no URL", master: "://", err: `address of the API server "://"`},
-		{name: "CLI-11 neither", err: "invalid configuration: no configuration has been provided, " +
-			"try setting KUBERNETES_MASTER environment variable; name a kubeconfig with --kubeconfig, or run in a pod"},
+		{name: "CLI-11 neither", err: "name a kubeconfig with --kubeconfig, or run in a pod: " +
+			"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := APIServer{Kubeconfig: test.kubeconfig, Master: test.master}

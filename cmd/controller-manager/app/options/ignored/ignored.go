@@ -67,6 +67,26 @@ var removed = map[string]string{
 		"work of a cloud-controller-manager; leave it out",
 }
 
+// gone are flags that no release from 1.34 on has, and that command lines may still carry, with what to do.
+var gone = map[string]string{
+	"pod-eviction-timeout": "since 1.27, tolerations of pods say how long they stay on a node that is lost " +
+		"(tolerationSeconds)",
+	"enable-taint-manager":                  "since 1.27, taints evict, see --controllers=*,-taint-eviction-controller",
+	"port":                                  "there is no insecure port; leave it out, and see --secure-port",
+	"address":                               "there is no insecure port; leave it out, and see --bind-address",
+	"experimental-cluster-signing-duration": "it is called --cluster-signing-duration",
+	"horizontal-pod-autoscaler-use-rest-clients": "metrics always come from the metrics APIs; leave it out",
+	"horizontal-pod-autoscaler-upscale-delay":    "use behavior.scaleUp of the HorizontalPodAutoscaler",
+	"horizontal-pod-autoscaler-downscale-delay":  "see --horizontal-pod-autoscaler-downscale-stabilization",
+	"register-retry-count":                       "it had no effect; leave it out",
+	"deleting-pods-qps":                          "it had no effect; leave it out",
+	"deleting-pods-burst":                        "it had no effect; leave it out",
+}
+
+// Gone returns what to do about a flag, by its name without dashes, that the original had long ago; empty if there was
+// none.
+func Gone(name string) string { return gone[name] }
+
 // Removed parts flags, such as --cluster-name, into those that the original has and those that it has no more.
 func Removed(flags []string) (kept []string, gone map[string]string) {
 	gone = map[string]string{}

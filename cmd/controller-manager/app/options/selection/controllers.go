@@ -80,7 +80,9 @@ func (o *Controllers) Validate() (errs []error) {
 			continue
 		}
 		message := fmt.Sprintf("%q is not in the list of known controllers", name)
-		if guess := flagutil.Closest(name, names); guess != "" {
+		if bare := strings.TrimSpace(item); bare != item && slices.Contains(names, strings.TrimPrefix(bare, "-")) {
+			message += ", remove the space in it"
+		} else if guess := flagutil.Closest(name, names); guess != "" {
 			message += fmt.Sprintf(", did you mean %q?", guess)
 		}
 		errs = append(errs, errors.New(message))
