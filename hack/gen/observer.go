@@ -10,16 +10,15 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
-// observer is the account of the observer, and its namespace.
+// observer is the account of the observer; roles are called after it.
 const observer = "controller-manager-observer"
 
 // observerRoles replaces the roles in the manifest of the observer, which are all that follows its own objects.
 func observerRoles(before []byte, registry []manager.Controller) ([]byte, error) {
 	rights := rbac.Observer(rightsOf(registry, roleSets[1]))
-	all := []role{{Name: observer, Account: observer, Rules: rights.Own, Home: observer}}
+	all := []role{{Name: observer, Account: observer, Rules: rights.Own}}
 	for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {
-		all = append(all,
-			role{Name: observer, Namespace: namespace, Account: observer, Rules: rights.In[namespace], Home: observer})
+		all = append(all, role{Name: observer, Namespace: namespace, Account: observer, Rules: rights.In[namespace]})
 	}
 	made, err := render(all)
 	if err != nil {

@@ -94,11 +94,7 @@ func files(registry []manager.Controller) []file {
 type role struct {
 	Name, Namespace, Account string
 	Rules                    []rbac.Rule
-	Home                     string // namespace of the account; empty for that of controllers
 }
-
-// AccountNamespace is that of the account.
-func (r role) AccountNamespace() string { return cmp.Or(r.Home, rbac.Home) }
 
 func (r role) Prefix() string {
 	if r.Namespace == "" {
@@ -176,7 +172,7 @@ roleRef:
 subjects:
 - kind: ServiceAccount
   name: {{ .Account }}
-  namespace: {{ .AccountNamespace }}
+  namespace: kube-system
 {{- end }}
 `))
 

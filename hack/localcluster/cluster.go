@@ -48,6 +48,7 @@ type description struct {
 	Kubectl           string `json:"kubectl"`
 	Logs              string `json:"logs"`
 	AuditLog          string `json:"auditLog"`
+	ManagerPort       int    `json:"managerPort"` // of a controller manager, to which the port 10257 of all pods leads
 }
 
 func (t *toolbox) cluster(name string) (*cluster, error) {
@@ -247,6 +248,7 @@ func (c *cluster) describe(ctx context.Context) (*description, error) {
 		Kubectl:           kubectl,
 		Logs:              c.file("logs"),
 		AuditLog:          c.file("logs", "audit.log"),
+		ManagerPort:       p.Ports.Manager,
 	}, nil
 }
 

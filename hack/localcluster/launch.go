@@ -78,11 +78,15 @@ func (c *cluster) layOut(o options) error {
 	if err != nil {
 		return err
 	}
+	kwok, err := fillIn(kwokConfig, p.Ports)
+	if err != nil {
+		return err
+	}
 	for file, data := range map[string][]byte{
 		c.file("kubeconfig.yaml"):     kubeconfig,
 		c.config("scheduler.yaml"):    scheduler,
 		c.config("audit-policy.yaml"): []byte(auditPolicy),
-		c.config("kwok.yaml"):         []byte(kwokConfig + stages),
+		c.config("kwok.yaml"):         append(kwok, stages...),
 		c.file("logs", "audit.log"):   nil,
 	} {
 		if err := os.WriteFile(file, data, 0o600); err != nil {

@@ -29,11 +29,30 @@ type Answer struct {
 	// Deletion says what is known of the deletion of the object; nil if nobody has deleted it.
 	Deletion *Deletion `json:"deletion,omitempty"`
 
+	// Decisions are what controllers have last decided about the objects of the chain, if a controller manager was
+	// asked.
+	Decisions []Decision `json:"decisions,omitempty"`
+
 	// Unread names what could not be read. The cause may be there.
 	Unread []string `json:"unread,omitempty"`
 	// Source says who has worked it out.
 	Source string      `json:"source,omitempty"`
 	Time   metav1.Time `json:"time"`
+}
+
+// Decision is what a controller has last decided about an object.
+type Decision struct {
+	Object     Ref         `json:"object"`
+	Controller string      `json:"controller"`
+	Time       metav1.Time `json:"time"`
+	Why        string      `json:"why"`
+	Steps      []string    `json:"steps,omitempty"`    // what it does
+	Inferred   bool        `json:"inferred,omitempty"` // an observer has planned it, and nobody may have carried it out
+	Error      string      `json:"error,omitempty"`    // of the last try
+	Failures   int         `json:"failures,omitempty"` // in a row
+	Held       string      `json:"held,omitempty"`     // by a brake
+	// NextSeconds is the time from Time to the next try by the clock; zero: only an event leads to one.
+	NextSeconds float64 `json:"nextSeconds,omitempty"`
 }
 
 // State says in one word how an object is.

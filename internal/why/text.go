@@ -44,6 +44,9 @@ func (a Answer) WriteText(w io.Writer) {
 	if a.Cause != nil && a.Cause.Ends != "" {
 		notes = append(notes, [2]string{"It ends when", a.Cause.Ends})
 	}
+	for _, d := range a.Decisions {
+		notes = append(notes, [2]string{"Decided", d.text(a.Time.Time)})
+	}
 	if d := a.Deletion; d != nil {
 		rule := d.Rule
 		if rule == "" {
@@ -53,6 +56,25 @@ func (a Answer) WriteText(w io.Writer) {
 			rule)})
 	}
 	writeNotes(w, sourceNotes(notes, a.Unread, a.Source))
+}
+
+// text says for people what a controller has decided.
+func (d Decision) text(now time.Time) string {
+	text := fmt.Sprintf("%s about %s, %s ago: %s", d.Controller, d.Object, short(max(0, now.Sub(d.Time.Time))), d.Why)
+	if d.Inferred && len(d.Steps) > 0 {
+		text += " (an observer would, and nobody has)"
+	}
+	if d.Held != "" {
+		text += "; held: " + d.Held
+	}
+	if d.Error != "" {
+		text += fmt.Sprintf("; failed %d times: %s", d.Failures, d.Error)
+	}
+	next := d.Time.Add(time.Duration(d.NextSeconds * float64(time.Second)))
+	if d.NextSeconds > 0 && next.After(now) {
+		text += "; looks again in " + short(next.Sub(now))
+	}
+	return text
 }
 
 // sourceNotes adds what an answer stands on.

@@ -12,6 +12,10 @@ import (
 // led to that before: by then, the plan may be another one.
 const stillPlannedAfter = time.Minute
 
+// unhurried is the least that a reconcile of a process that only observes counts for the cooldown of its key: nobody
+// waits for what it plans, so it looks at a key ten times a second at most.
+const unhurried = 100 * time.Millisecond
+
 // plannedOnly ends a reconcile of a process that only observes. It keeps what is planned, or else reported, as steps
 // that were not carried out. Whoever leads carries them out, and that enqueues the key.
 func (r *run[K, S, D, M]) plannedOnly(ctx context.Context, o Observation[S, M], d D, p plan.Plan) error {

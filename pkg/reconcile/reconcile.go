@@ -260,8 +260,11 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	default:
 		r.retry(logger, err)
 	}
-	if !r.runner.cached() {
+	switch {
+	case !r.runner.cached():
 		r.cost = 0 // a cooldown is for keys that are enqueued by what many objects show
+	case r.runner.shared.ReadOnly:
+		r.cost = max(r.cost, unhurried)
 	}
 	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)

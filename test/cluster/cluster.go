@@ -55,6 +55,7 @@ type Cluster struct {
 	KubectlPath       string `json:"kubectl"`
 	LogDir            string `json:"logs"`
 	AuditLog          string `json:"auditLog"`
+	ManagerPort       int    `json:"managerPort"` // the port 10257 of all pods leads to this one here
 
 	Roles          Roles  `json:"-"` // see InstalledRoles
 	CertKubeconfig string `json:"-"` // ManagerKubeconfig as it was before InstalledRoles

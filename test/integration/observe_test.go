@@ -12,15 +12,18 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// observer is the account and the namespace that deploy/observer.yaml has.
+// observer is what deploy/observer.yaml calls the account, the Deployment and the roles.
 const observer = "controller-manager-observer"
 
 var observerManifest = filepath.Join(deploy, "observer.yaml")
@@ -40,7 +43,7 @@ func (b *bench) observe(args ...string) *observing {
 		b.Skip("another manager than ours has no observer")
 	}
 	b.Kubectl(b.T, "apply", "--validate=strict", "--filename", observerManifest)
-	o := &observing{bench: b, port: freePort(b.T), begin: b.AuditEnd(b.T)}
+	o := &observing{bench: b, port: b.ManagerPort, begin: b.AuditEnd(b.T)}
 	b.Kubectl(b.T, "--namespace", b.ns, "create", "serviceaccount", "reader")
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.ns + "-debug-reader"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: observer + ":debug-reader"},
@@ -54,7 +57,7 @@ func (b *bench) observe(args ...string) *observing {
 		}
 	})
 	o.token = strings.TrimSpace(b.Kubectl(b.T, "--namespace", b.ns, "create", "token", "reader"))
-	kubeconfig := b.KubeconfigOf(b.T, observer, observer)
+	kubeconfig := b.KubeconfigOf(b.T, rbac.Home, observer)
 	b.ManagerExactly(b.T, append([]string{"observe", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", o.port)}, args...)...)
 	return o
@@ -95,6 +98,39 @@ func (o *observing) plans(path string, want ...string) {
 	})
 }
 
+// tellsWhy has the command why ask the observer, through a pod that stands for it, with the credentials of an administrator.
+func (o *observing) tellsWhy() {
+	o.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "observer-" + o.ns, Labels: map[string]string{"app.kubernetes.io/name": observer}},
+		Spec: corev1.PodSpec{ServiceAccountName: observer, AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{Name: "observer", Image: "observer"}}},
+	}
+	pods := o.Client.CoreV1().Pods(rbac.Home)
+	if _, err := pods.Create(o.Context(), pod, metav1.CreateOptions{}); err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() {
+		if err := pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			o.Error(err)
+		}
+	})
+	o.wait("why says what the observer would do", func() error {
+		m := o.ManagerExactly(o.T, "why", "deployment/web", "--namespace="+o.ns, "--kubeconfig="+o.AdminKubeconfig)
+		code, text := m.Wait(o.T, patience), m.Log()
+		for _, want := range []string{
+			"Decided:  deployment-controller about Deployment " + o.ns + "/web,",
+			"create ReplicaSet web-", "(an observer would, and nobody has); looks again in ",
+			"pod kube-system/" + pod.Name + " was asked what controllers have decided",
+		} {
+			if code != 0 || !strings.Contains(text, want) {
+				return fmt.Errorf("exit code %d, there is no %q in\n%s", code, want, text)
+			}
+		}
+		return nil
+	})
+}
+
 // remove removes what the manifest has installed, and waits until nothing of it is left. A manager has to run.
 func (o *observing) remove() {
 	o.Helper()
@@ -110,7 +146,7 @@ func (o *observing) onlyRead() {
 	requests, _ := o.Requests(o.T, o.begin)
 	seen := 0
 	for _, r := range requests {
-		if r.User.Username != "system:serviceaccount:"+observer+":"+observer {
+		if r.User.Username != "system:serviceaccount:"+rbac.Home+":"+observer {
 			continue
 		}
 		seen++
@@ -140,12 +176,13 @@ func TestObserver(t *testing.T) {
 		}
 		return nil
 	})
+	o.tellsWhy()
 	b.Manager(t)
 	b.waitComplete("web")
 	o.plans("deployment/" + b.ns + "/web")
 	o.plans("replicaset/" + b.ns + "/" + b.sets()[0].Name)
 	b.wait("the pod of the manifest is admitted and runs", func() error {
-		d, err := b.Client.AppsV1().Deployments(observer).Get(b.Context(), observer, metav1.GetOptions{})
+		d, err := b.Client.AppsV1().Deployments(rbac.Home).Get(b.Context(), observer, metav1.GetOptions{})
 		if err == nil && d.Status.AvailableReplicas != 1 {
 			err = fmt.Errorf("%+v", d.Status)
 		}

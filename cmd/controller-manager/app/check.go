@@ -63,8 +63,7 @@ func newCheckCommand(o *options.Options) *cobra.Command {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output must be text or json, not %s", output)
 			}
-			klog.LogToStderr(false) // what libraries log, the table says
-			klog.SetOutput(io.Discard)
+			klog.SetLogger(klog.Logger{}) // what libraries log, the table says
 			if err := o.Features.Apply(); err != nil {
 				return err
 			}

@@ -39,7 +39,10 @@ const whyExample = `  controller-manager why deployment/web -n shop
   controller-manager why --deleting`
 
 // whySource says who has answered.
-const whySource = "worked out from the API with your rights; no controller was asked"
+const whySource = "worked out from the API with your rights; " + noneAsked
+
+// noneAsked is what whySource says while no manager has answered.
+const noneAsked = "no controller was asked"
 
 // whyAgainAfter is how often --watch looks.
 const whyAgainAfter = 2 * time.Second
@@ -61,8 +64,7 @@ func newWhyCommand() *cobra.Command {
 		Example: whyExample,
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			klog.LogToStderr(false) // libraries log what the answer, or the error, says anyway
-			klog.SetOutput(io.Discard)
+			klog.SetLogger(klog.Logger{}) // libraries log what the answer, or the error, says anyway
 			return o.run(c.Context(), args, io.NopCloser(c.InOrStdin()), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -165,6 +167,7 @@ func (o *whyOptions) repeat(
 
 // whyAsker answers questions with the rights of a kubeconfig.
 type whyAsker struct {
+	config    *rest.Config
 	clients   *client.Clients
 	namespace string // of objects whose namespace is not said
 	timeout   time.Duration
@@ -183,7 +186,7 @@ func (o *whyOptions) asker() (*whyAsker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &whyAsker{clients, namespace, o.timeout}, nil
+	return &whyAsker{config, clients, namespace, o.timeout}, nil
 }
 
 // about answers for one object, whose kind people have given as a resource.
@@ -206,6 +209,7 @@ func (a *whyAsker) about(ctx context.Context, resource string, key plan.Key) (su
 		return nil, fmt.Errorf("%s %s: %w", resource, key.Name, err)
 	}
 	answer.Source = whySource
+	a.decide(ctx, &answer)
 	return answer, nil
 }
 
