@@ -194,27 +194,30 @@ func (a *whyAsker) forward(ctx context.Context, pod corev1.Pod) (port uint16, en
 	if err != nil {
 		return 0, nil, err
 	}
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	tunnel, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"},
-		[]string{fmt.Sprintf("0:%d", portOf(pod))}, stop, ready, io.Discard, io.Discard)
+	ctx, end = context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	tunnel, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"},
+		[]string{fmt.Sprintf("0:%d", portOf(pod))}, ready, io.Discard, io.Discard)
 	if err != nil {
+		end()
 		return 0, nil, err
 	}
 	go func() { ended <- tunnel.ForwardPorts() }()
 	select {
 	case <-ready:
 	case err := <-ended:
+		end()
 		return 0, nil, err
-	case <-ctx.Done():
-		close(stop)
+	case <-ctx.Done(): // the API server does not answer
+		end()
 		return 0, nil, ctx.Err()
 	}
 	ports, err := tunnel.GetPorts()
 	if err != nil {
-		close(stop)
+		end()
 		return 0, nil, err
 	}
-	return ports[0].Local, func() { close(stop) }, nil
+	return ports[0].Local, end, nil
 }
 
 // portOf is the port on which the manager in a pod serves.
@@ -242,12 +245,12 @@ func (a *whyAsker) dialer(pod corev1.Pod) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
-	socket, err := portforward.NewSPDYOverWebsocketDialer(at, a.config)
+	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, a.config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(socket, plain, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(socket, plain, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
