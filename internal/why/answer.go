@@ -47,7 +47,7 @@ type Decision struct {
 	Time       metav1.Time `json:"time"`
 	Why        string      `json:"why"`
 	Steps      []string    `json:"steps,omitempty"`    // what it does
-	Inferred   bool        `json:"inferred,omitempty"` // an observer has planned it, and nobody may have carried it out
+	Inferred   bool        `json:"inferred,omitempty"` // an observer has planned it, and does not know who has carried it out
 	Error      string      `json:"error,omitempty"`    // of the last try
 	Failures   int         `json:"failures,omitempty"` // in a row
 	Held       string      `json:"held,omitempty"`     // by a brake
@@ -75,12 +75,17 @@ type Ref struct {
 	Name       string `json:"name"`
 }
 
+// BuiltIn reports by the group whether the kind is one of Kubernetes. A custom kind may have the name of such a one.
+func (r Ref) BuiltIn() bool {
+	group, _, ok := strings.Cut(r.APIVersion, "/")
+	return !ok || !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
 // String returns the reference as people read it, such as "Deployment shop/web".
 func (r Ref) String() string {
 	kind := r.Kind
-	if group, _, ok := strings.Cut(r.APIVersion, "/"); ok && strings.Contains(group, ".") &&
-		!strings.HasSuffix(group, ".k8s.io") {
-		kind += "." + group // a custom kind may have the name of a built-in one
+	if group, _, _ := strings.Cut(r.APIVersion, "/"); !r.BuiltIn() {
+		kind += "." + group
 	}
 	if r.Namespace == "" {
 		return kind + " " + r.Name

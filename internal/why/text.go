@@ -61,8 +61,11 @@ func (a Answer) WriteText(w io.Writer) {
 // text says for people what a controller has decided.
 func (d Decision) text(now time.Time) string {
 	text := fmt.Sprintf("%s about %s, %s ago: %s", d.Controller, d.Object, short(max(0, now.Sub(d.Time.Time))), d.Why)
-	if d.Inferred && len(d.Steps) > 0 {
-		text += " (an observer would, and nobody has)"
+	switch {
+	case d.Inferred && len(d.Steps) > 0:
+		text += " (as an observer would, which has not seen it done)"
+	case d.Inferred:
+		text += " (as an observer sees it)"
 	}
 	if d.Held != "" {
 		text += "; held: " + d.Held

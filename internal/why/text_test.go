@@ -22,9 +22,9 @@ func TestTextOfDecisions(t *testing.T) {
 	const about = "deployment-controller about Deployment shop/web, 12s ago: create a ReplicaSet"
 	for want, d := range map[string]Decision{
 		about: d,
-		about + "; failed 3 times: refused; looks again in 18s": failed,
-		about + " (an observer would, and nobody has)":          planned,
-		about + "; held: node node-0: too many":                 held,
+		about + "; failed 3 times: refused; looks again in 18s":       failed,
+		about + " (as an observer would, which has not seen it done)": planned,
+		about + "; held: node node-0: too many":                       held,
 	} {
 		var text strings.Builder
 		Answer{Summary: "x", Decisions: []Decision{d}, Time: metav1.NewTime(now)}.WriteText(&text)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,10 @@ func TestGetByList(t *testing.T) {
 			}
 			if got := server.sent.URL.Query().Get("fieldSelector"); got != "metadata.name=a" {
 				t.Errorf("it has asked for %s", server.sent.URL)
+			}
+			other := plan.Key{Namespace: "ns", Name: "b"}
+			if err := reader.Get(t.Context(), c.m, other, c.into); err == nil || IsAbsent(err) || !strings.Contains(err.Error(), "selector") {
+				t.Errorf("another object than was asked for: %v", err)
 			}
 			server.answer = list("")
 			if err := reader.Get(t.Context(), c.m, a, c.into); !IsAbsent(err) {

@@ -81,6 +81,13 @@ func (r reader) getByList(ctx context.Context, m Mapping, key plan.Key, into pla
 	if len(items) == 0 {
 		return apierrors.NewNotFound(m.GroupResource(), key.Name)
 	}
+	found, err := meta.Accessor(items[0])
+	if err != nil {
+		return err
+	}
+	if found.GetName() != key.Name || found.GetNamespace() != key.Namespace {
+		return fmt.Errorf("a list of %s has not obeyed the selector %s", m.GroupResource(), o.FieldSelector)
+	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(items[0]).Elem())
 	return nil
 }

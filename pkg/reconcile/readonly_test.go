@@ -62,6 +62,46 @@ func TestReadOnlyRecordsPlans(t *testing.T) {
 	})
 }
 
+// A plan that asks to be made again at once, and one that only records an event, do not keep an observer busy, and a key that is
+// gone leaves nothing behind.
+func TestReadOnlyIsUnhurried(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.shared.ReadOnly = true
+		w.remember = func(s toy, _ Request[int]) *int { n := len(s.pods); return &n }
+		w.decide = func(s toy) plan.Plan {
+			p := keepPods(s)
+			p.Requeue = time.Millisecond
+			if *s.set.Spec.Replicas == 0 {
+				p.Steps = []plan.Step{plan.Each{Sequences: [][]plan.Step{{plan.RecordEvent{Object: s.set, Event: plan.Event{Reason: "Empty"}}}}}}
+				p.Requeue = 0
+			}
+			return p
+		}
+		w.start()
+		w.put("a", 2)
+		w.settle()
+		w.requests()
+		time.Sleep(10 * time.Minute)
+		if asked := w.requests(); len(asked) < 9 || len(asked) > 11 {
+			t.Errorf("a plan that nobody carries out is made %d times in ten minutes", len(asked))
+		}
+		w.put("a", 0)
+		w.settle()
+		w.wantPlanned("a")
+		w.requests()
+		w.put("a", 0)
+		w.settle()
+		if asked := w.requests(); len(asked) == 0 || asked[0].Memory == nil {
+			t.Errorf("an event counts as recorded: %+v", asked)
+		}
+		w.remove("a")
+		w.settle()
+		if n := w.runner.keys.Len(); n != 0 {
+			t.Errorf("%d keys are remembered", n)
+		}
+	})
+}
+
 // wantPlanned checks the steps that are recorded of a ReplicaSet as planned and not carried out.
 func (w *world) wantPlanned(name string, want ...string) {
 	w.t.Helper()

@@ -73,7 +73,8 @@ func (r *TypedRunner[K, S, D, M]) reconcile(ctx context.Context, key K) {
 	}
 	name := r.KeyName(key)
 	logger := klog.FromContext(ctx).WithValues("key", name.String())
-	one := &run[K, S, D, M]{runner: r, key: key, name: name, state: state, record: explain.Record{Time: began}}
+	one := &run[K, S, D, M]{runner: r, key: key, name: name, state: state,
+		record: explain.Record{Time: began, Inferred: r.shared.ReadOnly}}
 	var err error
 	defer func() {
 		cause := recover()
@@ -263,7 +264,7 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	switch {
 	case !r.runner.cached():
 		r.cost = 0 // a cooldown is for keys that are enqueued by what many objects show
-	case r.runner.shared.ReadOnly:
+	case r.runner.shared.ReadOnly && r.cost >= costly:
 		r.cost = max(r.cost, unhurried)
 	}
 	r.runner.keys.Release(r.key, r.state, r.cost)

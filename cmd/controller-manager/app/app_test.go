@@ -174,6 +174,10 @@ var commandLines = []struct {
 		stdout: `^kube-controller-manager: --controllers=\*,bootstrapsigner,tokencleaner,-deployment,-replicaset\nthis manager: --controllers=deployment,replicaset\n$`},
 	{name: "CLI-82 handover of the whole", args: []string{"handover", "--from-manifest=" + staticPod, "--image=mine:1"},
 		stdout: `(?s)^apiVersion: v1\nkind: Pod\n.*    - --controllers=\*,bootstrapsigner,tokencleaner\n.*    image: mine:1\n`},
+	{name: "CLI-82 handover of a manifest with separate values", args: []string{"handover", "--from-manifest=testdata/separate.yaml"},
+		stdout: `^kube-controller-manager: --controllers=\*,-replicaset,tokencleaner,-deployment\nthis manager: --controllers=deployment\n$`},
+	{name: "CLI-82 handover of a shell", args: []string{"handover", "--from-manifest=testdata/shell.yaml"}, code: 1, alone: true,
+		last: `^Error: --from-manifest: testdata/shell\.yaml runs kube-controller-manager by "sh", so give --controllers$`},
 	{name: "CLI-82 handover of what is no manifest", args: []string{"handover", "--from-manifest=app.go"}, code: 1,
 		last: `^Error: --from-manifest: app\.go: error `},
 	{name: "CLI-82 handover of no file", args: []string{"handover", "--image=mine:1"}, code: 1, alone: true,
@@ -448,7 +452,6 @@ func TestUntilSignalled(t *testing.T) {
 	}
 }
 
-// TestManagerConfig checks that what the flags say reaches the manager.
 // An observer has a name of its own, and takes part in no election.
 func TestObserverConfig(t *testing.T) {
 	p := newStarted()
@@ -463,6 +466,7 @@ func TestObserverConfig(t *testing.T) {
 	}
 }
 
+// TestManagerConfig checks that what the flags say reaches the manager.
 func TestManagerConfig(t *testing.T) {
 	var got options.Config
 	without := slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool { return c.Alias == "attachdetach" })

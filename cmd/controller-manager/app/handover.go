@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -95,54 +97,69 @@ func writeHandover(w io.Writer, o *options.Options, output string) error {
 	return err
 }
 
-// replaceInManifest writes the manifest of a static pod with another image.
+// replaceInManifest writes the manifest of a static pod with another image, and otherwise as it is.
 func replaceInManifest(w io.Writer, manifest, image string) error {
 	if manifest == "" {
 		return errors.New("--image needs --from-manifest, the manifest in which it is to be")
 	}
-	pod, container, err := originalIn(manifest)
+	container, err := originalIn(manifest)
 	if err != nil {
 		return err
 	}
-	container.Image = image
-	text, err := yaml.Marshal(pod)
+	text, err := os.ReadFile(manifest)
 	if err != nil {
-		return err
+		return fmt.Errorf("--from-manifest: %w", err)
 	}
-	_, err = w.Write(text)
+	line := regexp.MustCompile(`(?m)^(\s*(?:- )?image:\s*)["']?` + regexp.QuoteMeta(container.Image) +
+		`["']?(\s*(?:#.*)?)$`)
+	if n := len(line.FindAll(text, -1)); container.Image == "" || n != 1 {
+		return fmt.Errorf("--from-manifest: %s has %d lines with the image %q, of which one is to be replaced",
+			manifest, n, container.Image)
+	}
+	_, err = w.Write(line.ReplaceAll(text, []byte("${1}"+strings.ReplaceAll(image, "$", "$$")+"${2}")))
 	return err
 }
 
 // controllersOf returns the items of --controllers that a manifest has.
 func controllersOf(manifest string) ([]string, error) {
-	_, container, err := originalIn(manifest)
+	container, err := originalIn(manifest)
 	if err != nil {
 		return nil, err
 	}
-	for _, arg := range slices.Concat(container.Command, container.Args) {
-		if value, ok := strings.CutPrefix(arg, "--controllers="); ok {
-			return strings.Split(value, ","), nil
-		}
+	words := slices.Concat(container.Command, container.Args)
+	if len(container.Command) > 0 && path.Base(container.Command[0]) != original {
+		return nil, fmt.Errorf("--from-manifest: %s runs %s by %q, so give --controllers", manifest, original,
+			container.Command[0])
 	}
-	return []string{"*"}, nil
+	var items []string
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.StringSliceVar(&items, "controllers", []string{"*"}, "")
+	if len(container.Command) > 0 {
+		words = words[1:]
+	}
+	if err := flags.Parse(words); err != nil {
+		return nil, fmt.Errorf("--from-manifest: arguments of %s: %w", manifest, err)
+	}
+	return items, nil
 }
 
-// originalIn reads the manifest of a static pod, and finds the container that runs kube-controller-manager.
-func originalIn(manifest string) (*corev1.Pod, *corev1.Container, error) {
+// originalIn reads the manifest of a static pod, and returns the container that runs kube-controller-manager.
+func originalIn(manifest string) (*corev1.Container, error) {
 	text, err := os.ReadFile(manifest)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--from-manifest: %w", err)
+		return nil, fmt.Errorf("--from-manifest: %w", err)
 	}
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(text, pod); err != nil {
-		return nil, nil, fmt.Errorf("--from-manifest: %s: %w", manifest, err)
+	if err := yaml.Unmarshal(text, pod); err != nil {
+		return nil, fmt.Errorf("--from-manifest: %s: %w", manifest, err)
 	}
 	for i, c := range pod.Spec.Containers {
 		if pod.Kind == "Pod" && (c.Name == original || len(c.Command) > 0 && path.Base(c.Command[0]) == original) {
-			return pod, &pod.Spec.Containers[i], nil
+			return &pod.Spec.Containers[i], nil
 		}
 	}
-	return nil, nil, fmt.Errorf("--from-manifest: %s is no manifest of a pod that runs %s", manifest, original)
+	return nil, fmt.Errorf("--from-manifest: %s is no manifest of a pod that runs %s", manifest, original)
 }
 
 // original is the program, and the container in manifests of kubeadm.

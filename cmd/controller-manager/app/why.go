@@ -50,7 +50,7 @@ const whyAgainAfter = 2 * time.Second
 // whyOptions are the flags of the command why.
 type whyOptions struct {
 	kubeconfig, context, namespace, output string
-	watch, deleting, mcp                   bool
+	watch, deleting, mcp, sendToken        bool
 	timeout                                time.Duration
 }
 
@@ -79,6 +79,9 @@ func newWhyCommand() *cobra.Command {
 		"Say what is being deleted and what is about to be, in the namespace or in all.")
 	flags.BoolVar(&o.mcp, "mcp", false,
 		"Answer an assistant that speaks the Model Context Protocol on standard input and output.")
+	flags.BoolVar(&o.sendToken, "send-token", false,
+		"Send your token to the manager that is asked what controllers have decided. It, and the node that it runs "+
+			"on, can then act as you. Without this flag, it gets a client certificate or nothing.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long one answer may take.")
 	return c
 }
@@ -114,7 +117,8 @@ func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, o
 	case name == "":
 		ask = func(ctx context.Context) (summarized, error) { return a.overview(ctx, a.namespace) }
 	}
-	return o.repeat(ctx, ask, func(answer summarized) error { return write(out, answer) }, errs)
+	// Only an answer that is written is worth asking a manager about.
+	return o.repeat(ctx, ask, func(answer summarized) error { return write(out, a.decided(ctx, answer)) }, errs)
 }
 
 // nopCloser leaves the standard output open.
@@ -171,6 +175,7 @@ type whyAsker struct {
 	clients   *client.Clients
 	namespace string // of objects whose namespace is not said
 	timeout   time.Duration
+	sendToken bool
 }
 
 func (o *whyOptions) asker() (*whyAsker, error) {
@@ -186,7 +191,7 @@ func (o *whyOptions) asker() (*whyAsker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &whyAsker{config, clients, namespace, o.timeout}, nil
+	return &whyAsker{config, clients, namespace, o.timeout, o.sendToken}, nil
 }
 
 // about answers for one object, whose kind people have given as a resource.
@@ -209,7 +214,6 @@ func (a *whyAsker) about(ctx context.Context, resource string, key plan.Key) (su
 		return nil, fmt.Errorf("%s %s: %w", resource, key.Name, err)
 	}
 	answer.Source = whySource
-	a.decide(ctx, &answer)
 	return answer, nil
 }
 

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// managersNamespace is where managers are looked for. Who may create pods there may do everything, so a token that
-	// is sent to such a pod is in good hands. In any other namespace it might be a tenant's.
+	// managersNamespace is where managers are looked for. In any other namespace, a pod with their labels might be a
+	// tenant's.
 	managersNamespace = metav1.NamespaceSystem
 	// managersPort is where a manager serves, unless a port of its pod is called https.
 	managersPort = 10257
-	// decidedWithin bounds how long a manager is asked.
-	decidedWithin = 3 * time.Second
-	// mostDecisions bounds about how many objects of a chain it is asked.
+	// decidedWithin bounds how long one manager is asked.
+	decidedWithin = 2 * time.Second
+	// mostDecisions bounds about how many objects of a chain managers are asked.
 	mostDecisions = 5
 )
 
@@ -41,30 +41,55 @@ var managersLabels = []string{
 	"app.kubernetes.io/name in (controller-manager, controller-manager-observer)", "component=kube-controller-manager",
 }
 
-// decide adds to an answer what controllers have decided, if there is a manager that the caller may ask.
+// decided returns the answer with what controllers have decided, if it is about one object.
+func (a *whyAsker) decided(ctx context.Context, answer summarized) summarized {
+	one, ok := answer.(why.Answer)
+	if !ok {
+		return answer
+	}
+	a.decide(ctx, &one)
+	return one
+}
+
+// decide adds to an answer what controllers have decided, if there is a manager that the caller may ask. The manager
+// that leads is asked first, and then observers about what it does not know.
 func (a *whyAsker) decide(ctx context.Context, answer *why.Answer) {
-	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
-	defer cancel()
-	if a.config.Impersonate.UserName != "" { // managers know nothing of that, and would answer who impersonates
+	chain := slices.DeleteFunc(slices.Clone(answer.Chain), func(l why.Link) bool { return !l.Object.BuiltIn() })
+	chain = chain[:min(len(chain), mostDecisions)]
+	pods := a.managers(ctx)
+	if len(pods) == 0 || len(chain) == 0 {
 		return
 	}
-	for _, pod := range a.managers(ctx) {
-		decisions, err := a.decisionsOf(ctx, pod, answer.Chain)
-		if err != nil {
-			answer.Source += fmt.Sprintf("; pod %s/%s did not answer: %v", pod.Namespace, pod.Name, err)
-			continue
-		}
-		answer.Decisions = decisions
-		answer.Source = strings.Replace(answer.Source, noneAsked,
-			fmt.Sprintf("pod %s/%s was asked what controllers have decided",
-				pod.Namespace, pod.Name), 1)
+	credentials := throughTunnel(a.config, a.sendToken)
+	if credentials == nil {
+		answer.Source += ", see --send-token"
 		return
+	}
+	var source []string
+	for _, pod := range pods {
+		name := pod.Namespace + "/" + pod.Name
+		found, err := a.decisionsOf(ctx, pod, credentials, chain)
+		if err != nil {
+			source = append(source, fmt.Sprintf("pod %s did not answer: %v", name, err))
+		}
+		if len(found) > 0 {
+			source = append(source, fmt.Sprintf("pod %s was asked what controllers have decided", name))
+		}
+		answer.Decisions = append(answer.Decisions, found...)
+		chain = slices.DeleteFunc(chain, func(l why.Link) bool {
+			return slices.ContainsFunc(found, func(d why.Decision) bool { return d.Object == l.Object })
+		})
+	}
+	if len(source) > 0 {
+		answer.Source = strings.TrimSuffix(answer.Source, noneAsked) + strings.Join(source, "; ")
 	}
 }
 
-// managers are the pods that may know decisions: the one that leads, and then the others. Reading them may be
-// forbidden; then there are none.
+// managers are the pods that may know decisions: those that lead, and then observers. Reading them may be forbidden;
+// then there are none.
 func (a *whyAsker) managers(ctx context.Context) (pods []corev1.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
+	defer cancel()
 	reader, err := a.clients.Kubernetes()
 	if err != nil {
 		return nil
@@ -81,25 +106,32 @@ func (a *whyAsker) managers(ctx context.Context) (pods []corev1.Pod) {
 	}
 	leaders := leadersOf(ctx, reader)
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return rank(a, leaders) - rank(b, leaders) })
-	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return rank(p, leaders) == standby })
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return rank(p, leaders) == stranger })
 }
 
 // Pods are asked in this order.
 const (
 	leading = iota
 	observing
-	standby // it has decided nothing
+	stranger // a standby, which has decided nothing, or what only has such labels
 )
 
-// rank is the place of a pod among those that are asked.
+// rank is the place of a pod among those that are asked. Kubelets may create mirror pods with any labels, but only on
+// their own node and without a service account. So a mirror pod leads only where the machine that it runs on does, and
+// pods of Deployments are known by their account.
 func rank(pod corev1.Pod, leaders []string) int {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
-	case slices.Contains(leaders, pod.Name) || pod.Spec.HostNetwork && slices.Contains(leaders, pod.Spec.NodeName):
+	case mirror && pod.Spec.HostNetwork && slices.Contains(leaders, pod.Spec.NodeName):
 		return leading
-	case pod.Labels["app.kubernetes.io/name"] == observer:
+	case mirror:
+		return stranger
+	case slices.Contains(leaders, pod.Name) && pod.Spec.ServiceAccountName == "controller-manager":
+		return leading
+	case pod.Spec.ServiceAccountName == observer:
 		return observing
 	}
-	return standby
+	return stranger
 }
 
 // leadersOf are the names of the machines, or pods, that hold the lease of a manager.
@@ -114,22 +146,26 @@ func leadersOf(ctx context.Context, reader kubernetes.Interface) (names []string
 	return names
 }
 
-// decisionsOf asks a manager about the objects of a chain, with the credentials of the caller.
-func (a *whyAsker) decisionsOf(ctx context.Context, pod corev1.Pod, chain []why.Link) (all []why.Decision, err error) {
+// decisionsOf asks a manager about the objects of a chain. What was found before an error is returned with it.
+func (a *whyAsker) decisionsOf(
+	ctx context.Context, pod corev1.Pod, credentials *rest.Config, chain []why.Link,
+) (all []why.Decision, err error) {
+	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
+	defer cancel()
 	port, end, err := a.forward(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	transport, err := rest.TransportFor(throughTunnel(a.config))
+	transport, err := rest.TransportFor(credentials)
 	if err != nil {
 		return nil, err
 	}
 	asking := &http.Client{Transport: transport}
-	for _, link := range chain[:min(len(chain), mostDecisions)] {
+	for _, link := range chain {
 		d, ok, err := askDecision(ctx, asking, fmt.Sprintf("https://127.0.0.1:%d/debug/explain", port), link.Object)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		if ok {
 			all = append(all, d)
@@ -138,10 +174,21 @@ func (a *whyAsker) decisionsOf(ctx context.Context, pod corev1.Pod, chain []why.
 	return all, nil
 }
 
-// throughTunnel returns the credentials of a configuration without what is about its server. The API server has the
-// other end of the tunnel, so a certificate that a manager has made for itself is as good as another.
-func throughTunnel(config *rest.Config) *rest.Config {
-	c := rest.CopyConfig(config)
+// throughTunnel returns the credentials of a configuration for the server at the other end of a tunnel; nil if there
+// are none for it. A client certificate proves who the caller is and gives nothing away. A token does: whoever gets it
+// can use it, which is the manager and the node that it runs on. A manager knows nothing of impersonation, and would
+// answer who impersonates. The manager's own certificate is one that it has made for itself.
+func throughTunnel(config *rest.Config, sendToken bool) *rest.Config {
+	certificate := len(config.CertData) > 0 || config.CertFile != ""
+	if config.Impersonate.UserName != "" || !certificate && !sendToken {
+		return nil
+	}
+	c := rest.AnonymousClientConfig(config)
+	if sendToken {
+		c = rest.CopyConfig(config)
+	} else {
+		c.CertData, c.CertFile, c.KeyData, c.KeyFile = config.CertData, config.CertFile, config.KeyData, config.KeyFile
+	}
 	c.Host, c.APIPath, c.ServerName, c.Insecure, c.CAFile, c.CAData = "", "", "", true, "", nil
 	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	return c

@@ -4,41 +4,46 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/standalone-kcm/controller-manager/internal/why"
 )
 
-// The manager that leads is asked first, and then an observer. A standby, which has decided nothing, is not asked.
+// The manager that leads is asked first, and then an observer. Nobody else is: a standby has decided nothing, and a kubelet can give a
+// mirror pod of its node any name and labels.
 func TestWhichManagerIsAsked(t *testing.T) {
 	leaders := []string{"manager-1", "node-a"}
-	pod := func(name, app, node string) corev1.Pod {
+	pod := func(name, app, account string) corev1.Pod {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": app}},
-			Spec:       corev1.PodSpec{NodeName: node, HostNetwork: app == ""},
+			Spec:       corev1.PodSpec{NodeName: "node-b", ServiceAccountName: account},
 		}
 	}
+	mirror := func(name, app, node string) corev1.Pod {
+		p := pod(name, app, "")
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		p.Spec.NodeName, p.Spec.HostNetwork = node, true
+		return p
+	}
 	for want, pods := range map[int][]corev1.Pod{
-		leading:   {pod("manager-1", "controller-manager", "node-b"), pod("kube-controller-manager-node-a", "", "node-a")},
-		observing: {pod("controller-manager-observer-x", observer, "node-a")},
-		standby:   {pod("manager-2", "controller-manager", "node-a"), pod("kube-controller-manager-node-b", "", "node-b")},
+		leading:   {pod("manager-1", "controller-manager", "controller-manager"), mirror("kube-controller-manager-node-a", "", "node-a")},
+		observing: {pod("controller-manager-observer-x", observer, observer)},
+		stranger: {
+			pod("manager-2", "controller-manager", "controller-manager"), mirror("kube-controller-manager-node-b", "", "node-b"),
+			mirror("manager-1", "controller-manager", "node-b"), mirror("node-a", "", "node-b"), mirror("x", observer, "node-b"),
+			pod("manager-1", "controller-manager", "default"), pod("x", observer, "default"),
+		},
 	} {
 		for _, p := range pods {
 			if got := rank(p, leaders); got != want {
-				t.Errorf("%s: %d, want %d", p.Name, got, want)
+				t.Errorf("%s on %s: %d, want %d", p.Name, p.Spec.NodeName, got, want)
 			}
 		}
-	}
-	pods := []corev1.Pod{pod("controller-manager-observer-x", observer, "node-a"), pod("manager-1", "controller-manager", "node-b")}
-	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return rank(a, leaders) - rank(b, leaders) })
-	if pods[0].Name != "manager-1" {
-		t.Errorf("%s is asked first", pods[0].Name)
 	}
 }
 
@@ -83,15 +88,38 @@ func TestAskDecision(t *testing.T) {
 	}
 }
 
-// What is about the API server does not go through the tunnel, and the credentials do.
+// A client certificate goes through the tunnel, and what is about the API server does not. A token goes only if the caller says so, and
+// nothing if that impersonates somebody.
 func TestCredentialsThroughTheTunnel(t *testing.T) {
-	c := throughTunnel(&rest.Config{Host: "https://server", APIPath: "/x", BearerToken: "t",
-		TLSClientConfig: rest.TLSClientConfig{ServerName: "server", CAData: []byte("ca"), CAFile: "f", CertData: []byte("c"), KeyData: []byte("k")}})
-	if c.Host+c.APIPath+c.ServerName+c.CAFile+string(c.CAData) != "" || !c.Insecure || c.BearerToken != "t" || len(c.CertData) == 0 ||
-		len(c.KeyData) == 0 {
-		t.Errorf("%+v", c)
-	}
-	if _, err := rest.TransportFor(&rest.Config{TLSClientConfig: c.TLSClientConfig}); err == nil || !strings.Contains(err.Error(), "failed to find any PEM") {
-		t.Error(err)
+	certificate := rest.TLSClientConfig{ServerName: "server", CAData: []byte("ca"), CertData: []byte("c"), KeyData: []byte("k")}
+	both := &rest.Config{Host: "https://server", APIPath: "/x", BearerToken: "t", TLSClientConfig: certificate,
+		ExecProvider: &api.ExecConfig{Command: "login"}}
+	token := &rest.Config{Host: "https://server", BearerToken: "t"}
+	impersonates := &rest.Config{TLSClientConfig: certificate, Impersonate: rest.ImpersonationConfig{UserName: "admin"}}
+	for _, c := range []struct {
+		name      string
+		config    *rest.Config
+		sendToken bool
+		token     string
+		none      bool
+	}{
+		{"a certificate, and not the token", both, false, "", false},
+		{"both", both, true, "t", false},
+		{"a token", token, true, "t", false},
+		{"no token", token, false, "", true},
+		{"an impersonation", impersonates, true, "", true},
+	} {
+		got := throughTunnel(c.config, c.sendToken)
+		if (got == nil) != c.none {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		if got == nil {
+			continue
+		}
+		if got.Host+got.APIPath+got.ServerName+string(got.CAData) != "" || !got.Insecure || got.BearerToken != c.token ||
+			(got.ExecProvider != nil) != (c.sendToken && c.config.ExecProvider != nil) ||
+			string(got.CertData) != string(c.config.CertData) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
 	}
 }

@@ -63,5 +63,6 @@ func (a *whyAsker) answer(ctx context.Context, in whyArguments) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.about(ctx, resource, plan.Key{Namespace: cmp.Or(in.Namespace, a.namespace), Name: name})
+	answer, err := a.about(ctx, resource, plan.Key{Namespace: cmp.Or(in.Namespace, a.namespace), Name: name})
+	return a.decided(ctx, answer), err
 }
