@@ -94,7 +94,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed exam simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer exam simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -202,6 +202,9 @@ releases: build ## Run the integration tests on API servers of the releases befo
 storage: build ## Run the tests of volumes, with a CSI driver and the sidecars that drivers have (the first time they are built: 1 to 3 minutes)
 	go -C hack/localcluster run . build --with-csi
 	MANAGER_BUILT=$(CURDIR)/bin/controller-manager STORAGE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestLifeOfAVolume|TestVolumesThatWaitForPods|TestDriver.*)$$'
+
+observer: build localcluster ## Run an observer, with the roles of its manifest, beside all kinds of work
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager OBSERVE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestObserver|TestEachRightIsUsedAndNoOther)$$'
 
 # "make exam EXAM='-write docs/why.md'" writes the table.
 exam: build ## Ask "controller-manager why" about problems whose cause is known (the first time a CSI driver is built: 1 to 3 minutes)

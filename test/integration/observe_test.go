@@ -119,8 +119,8 @@ func (o *observing) tellsWhy() {
 		m := o.ManagerExactly(o.T, "why", "deployment/web", "--namespace="+o.ns, "--kubeconfig="+o.AdminKubeconfig)
 		code, text := m.Wait(o.T, patience), m.Log()
 		for _, want := range []string{
-			"Decided:  deployment-controller about Deployment " + o.ns + "/web,",
-			"create ReplicaSet web-", "(an observer would, and nobody has); looks again in ",
+			"Decided:", "deployment-controller about Deployment " + o.ns + "/web,",
+			"create ReplicaSet web-", "(as an observer would, which has not seen it done); looks again in ",
 			"pod kube-system/" + pod.Name + " was asked what controllers have decided",
 		} {
 			if code != 0 || !strings.Contains(text, want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -37,8 +38,10 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	c.StrictLease(t)
 	b := &bench{t, c, c.Namespace(t)}
 	begin := c.AuditEnd(t)
-	o := b.observe() // beside all of that, with the rights to observe it
-
+	var o *observing
+	if os.Getenv("OBSERVE") != "" { // beside all of that, with the rights to observe it: too much load for the gate
+		o = b.observe()
+	}
 	b.workForATakeover()
 	legacy := b.legacyTokens()
 	customKinds(t, c)
@@ -77,8 +80,10 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	requests, _ := c.Requests(t, begin)
 	b.refused(requests)
 	compareRights(t, c, requests)
-	o.onlyRead()
-	o.remove()
+	if o != nil {
+		o.onlyRead()
+		o.remove()
+	}
 }
 
 // work does all kinds of work at the same time. It returns the ReplicaSet that a Deployment called "taken" has.
