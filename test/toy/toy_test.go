@@ -85,7 +85,7 @@ func registryWith(t *testing.T, registry string) string {
 }
 
 func onTheCommandLine(t *testing.T, command string) {
-	help, _ := run(t, ".", command, "--help")
+	help, _ := run(t, ".", command, "help", "flags")
 	for what, want := range map[string]string{
 		"the list of controllers of this build": `In this build: ([a-z-]+, )*toy-controller[,.]`,
 		"the list of names that are known":      `(?m)^ *Known, .* toy-controller[,.]`,
@@ -95,7 +95,7 @@ func onTheCommandLine(t *testing.T, command string) {
 		"the default of a text":                 `The label that a ConfigMap gets\. \(default "seen"\)`,
 	} {
 		if !regexp.MustCompile(want).MatchString(help) {
-			t.Errorf("--help lacks %s:\n%s", what, help)
+			t.Errorf("help flags lacks %s:\n%s", what, help)
 		}
 	}
 	for _, test := range []struct{ name, args, want string }{
