@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// stillPlannedAfter is how long after a plan that was not carried out the key is reconciled again at the earliest,
-	// unless a change leads to that: by then, the plan may be another one. When the plan itself asks to be made again
-	// counts only if that is later, because it is about the time after its steps.
+	// stillPlannedAfter is the least time between a plan that was not carried out and the next one of its key, unless a
+	// change enqueues the key. A shorter Requeue of the plan does not count: it is meant for when the steps are done.
 	stillPlannedAfter = time.Minute
 
 	// A reconcile of a process that only observes counts for the cooldown of its key as one that took unhurried, if it
