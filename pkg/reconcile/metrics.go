@@ -7,6 +7,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Hooks get what a controller does, for metrics. Each may be nil; none may block. No argument takes more
@@ -18,6 +19,18 @@ type Hooks struct {
 	// HTTP, "<error>" if the server did not answer.
 	Write func(verb, resource, code string)
 	Stale func(resource schema.GroupResource) // a reconcile was put off: the cache lacks own writes (RS-9)
+	// Decided: a reconcile has ended that came to a plan. It is called by many workers at the same time, and what it
+	// gets is not to be changed.
+	Decided func(Decision)
+}
+
+// Decision is what one reconcile has planned, and what became of that.
+type Decision struct {
+	Key    plan.Key    // as people name it
+	Owner  plan.Object // the object of the key, as it was seen; nil for a controller without Owner
+	Record explain.Record
+	Steps  []plan.Step   // of the plan and of its report; none if nothing was to be done
+	Did    []plan.Result // the writes; none in a process that only observes
 }
 
 // Result is what became of one reconcile.

@@ -42,6 +42,30 @@ func TestHooksTellTheResults(t *testing.T) {
 	})
 }
 
+// Each plan is told, with its owner, its steps and what became of them; in a process that only observes, nothing has.
+func TestHooksTellDecisions(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, w *world) {
+			w.shared.ReadOnly = readOnly
+			w.start()
+			w.put("a", 2)
+			w.settle()
+			if len(w.decided) == 0 {
+				t.Fatal("no plan was told")
+			}
+			first := w.decided[0]
+			if first.Key != (plan.Key{Namespace: "ns", Name: "a"}) || first.Owner == nil || first.Owner.GetUID() == "" ||
+				first.Record.Inferred != readOnly || len(first.Steps) == 0 || (len(first.Did) == 0) != readOnly {
+				t.Errorf("read only %t: %+v", readOnly, first)
+			}
+			last := w.decided[len(w.decided)-1]
+			if settled := len(last.Steps) == 0 && len(last.Did) == 0; settled == readOnly {
+				t.Errorf("read only %t: %+v", readOnly, last)
+			}
+		})
+	}
+}
+
 func TestResultsAreListed(t *testing.T) {
 	for _, c := range []struct {
 		rec      explain.Record

@@ -38,6 +38,8 @@ type run[K comparable, S, D, M any] struct {
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
 	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
+	owner  plan.Object   // see [TypedController.Owner]
+	ended  bool          // the key has come to a plan, which was carried out or kept
 	report time.Duration // until a report is written that waits for a newer one; zero if none does
 	due    time.Duration // until there is more to report; zero: only an event leads to that
 
@@ -119,6 +121,7 @@ func (r *run[K, S, D, M]) do(ctx context.Context) error {
 	if p.Hold.What != "" && r.runner.Brake == nil {
 		return fmt.Errorf("the plan holds %s, and the controller has no brake", p.Hold.What)
 	}
+	r.ended = true
 	if r.runner.shared.ReadOnly {
 		return r.plannedOnly(ctx, o, d, p)
 	}
@@ -151,6 +154,7 @@ func (r *run[K, S, D, M]) observe(ctx context.Context) (Observation[S, M], error
 
 func (r *run[K, S, D, M]) plan(s S) (D, plan.Plan) {
 	owner := r.runner.ownerOf(s)
+	r.owner = owner
 	r.runner.keys.SetOwner(r.state, controllerOf(r.name, owner))
 	d, p := r.runner.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
@@ -270,6 +274,10 @@ func (r *run[K, S, D, M]) finish(logger klog.Logger, err error) {
 	r.runner.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
 	r.keepRecord()
+	if decided := r.runner.access.Hooks.Decided; decided != nil && r.ended {
+		decided(Decision{Key: r.name, Owner: r.owner, Record: r.record, Steps: r.steps,
+			Did: slices.Concat(r.did.Results, r.reported.Results)})
+	}
 	if logger = logger.V(5); logger.Enabled() {
 		logger.Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 	}

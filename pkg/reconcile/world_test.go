@@ -58,9 +58,10 @@ type world struct {
 	stop       func()
 	safe       bool // informers are as the factory of the product makes them
 
-	mu     sync.Mutex
-	counts map[string]int // of what the hooks were told
-	asked  []Request[int] // what Observe was told
+	mu      sync.Mutex
+	decided []Decision     // what the hook was told
+	counts  map[string]int // of what the other hooks were told
+	asked   []Request[int] // what Observe was told
 }
 
 // toy is the snapshot of the toy controller.
@@ -200,6 +201,11 @@ func (w *world) hooks() Hooks {
 		Retry: func() { w.tally("retry") },
 		Write: func(verb, resource, code string) { w.tally(verb + " " + resource + " " + code) },
 		Stale: func(resource schema.GroupResource) { w.tally("stale " + resource.String()) },
+		Decided: func(d Decision) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.decided = append(w.decided, d)
+		},
 	}
 }
 
