@@ -6,10 +6,17 @@ import (
 	"time"
 )
 
-// AtLeastOne rejects a number of workers with which a controller would start and never do anything (CLI-18).
-func AtLeastOne(flag string, workers int32) []error {
-	if workers < 1 {
+// mostWorkers bounds the workers of a controller: each is a goroutine that waits, and more make nothing faster.
+const mostWorkers = 10_000
+
+// Workers rejects a number of workers with which a controller would start and never do anything (CLI-18), and one that
+// would only take memory.
+func Workers(flag string, workers int32) []error {
+	switch {
+	case workers < 1:
 		return []error{fmt.Errorf("--%s must be at least 1, not %d", flag, workers)}
+	case workers > mostWorkers:
+		return []error{fmt.Errorf("--%s must be at most %d, not %d", flag, mostWorkers, workers)}
 	}
 	return nil
 }

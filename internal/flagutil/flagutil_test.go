@@ -11,9 +11,11 @@ func TestFlagValues(t *testing.T) {
 		errs []error
 		bad  bool
 	}{
-		{"CLI-18 one worker", AtLeastOne("concurrent-x-syncs", 1), false},
-		{"CLI-18 no worker", AtLeastOne("concurrent-x-syncs", 0), true},
-		{"CLI-18 fewer than none", AtLeastOne("concurrent-x-syncs", -1), true},
+		{"CLI-18 one worker", Workers("concurrent-x-syncs", 1), false},
+		{"CLI-18 no worker", Workers("concurrent-x-syncs", 0), true},
+		{"CLI-18 fewer than none", Workers("concurrent-x-syncs", -1), true},
+		{"as many workers as there may be", Workers("concurrent-x-syncs", mostWorkers), false},
+		{"a slip of the finger", Workers("concurrent-x-syncs", 5_000_000), true},
 		{"within limits", Between("x", 50, 1, 50), false},
 		{"EPS-10 below the limits", Between("x", 0, 1, 50), true},
 		{"EPS-10 above the limits", Between("x", 51, 1, 50), true},

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/version"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -40,7 +34,11 @@ func (c *checker) server(ctx context.Context) bool {
 		return false
 	}
 	c.note("API server", passes, "%s answers, and is of %s", c.Client.Host, v)
-	c.skew(v, kubernetesVersion().GitVersion)
+	if own := kubernetesVersion().GitVersion; unsupported(v, own) != "" {
+		c.note("version", warns, "%s", unsupported(v, own))
+	} else {
+		c.note("version", passes, "the manager is of %s", own)
+	}
 	if date.IsZero() {
 		return true
 	}
@@ -50,57 +48,6 @@ func (c *checker) server(ctx context.Context) bool {
 		c.note("clock", passes, "it agrees with that of the API server")
 	}
 	return true
-}
-
-// askVersion returns the version of an API server, and what its clock says.
-func askVersion(ctx context.Context, config *rest.Config) (git string, date time.Time, err error) {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", date, err
-	}
-	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{},
-		config.CAFile != "" || len(config.CAData) > 0)
-	if err != nil {
-		return "", date, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), http.NoBody)
-	if err != nil {
-		return "", date, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", date, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return "", date, fmt.Errorf("GET /version: %s", answer.Status)
-	}
-	var info apiversion.Info
-	if err := json.NewDecoder(answer.Body).Decode(&info); err != nil {
-		return "", date, fmt.Errorf("GET /version: %w", err)
-	}
-	date, _ = http.ParseTime(answer.Header.Get("Date")) // zero without one
-	return info.GitVersion, date, nil
-}
-
-// skew compares the versions with the policy of Kubernetes: a controller manager is not newer than the API server, and
-// at most one minor release older.
-func (c *checker) skew(server, own string) {
-	a, err1 := version.ParseGeneric(server)
-	b, err2 := version.ParseGeneric(own)
-	if err1 != nil || err2 != nil {
-		c.note("version", warns, "%s and %s cannot be compared", server, own)
-		return
-	}
-	switch older := int(a.Minor()) - int(b.Minor()); {
-	case older < 0:
-		c.note("version", warns, "the manager is of %s, and newer than the API server: upgrade that first", own)
-	case older > 1:
-		c.note("version", warns, "the manager is of %s, %d minor releases older than the API server: one is supported",
-			own, older)
-	default:
-		c.note("version", passes, "the manager is of %s", own)
-	}
 }
 
 // leases says who leads.

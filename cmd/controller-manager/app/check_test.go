@@ -62,17 +62,6 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 }
 
-func TestVersionsAreCompared(t *testing.T) {
-	for server, want := range map[string]result{
-		"v1.37.2": passes, "v1.37.0+k3s1": passes, "v1.38.0-beta.0": passes, "v1.39.1": warns, "v1.36.9": warns, "none": warns,
-	} {
-		var c checker
-		if c.skew(server, "v1.37.2"); c.findings[0].Result != want {
-			t.Errorf("%s: %+v", server, c.findings)
-		}
-	}
-}
-
 func TestRightsThatAreLacking(t *testing.T) {
 	everywhere := []rbac.Rule{{Group: "apps", Resource: "deployments/status", Verbs: []string{"patch", "get"}}}
 	in := map[string][]rbac.Rule{"kube-system": {{Resource: "configmaps", Verbs: []string{"get"},

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -42,6 +43,11 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	defer measured.Follow(m)()
+	asking, stop := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { logServerVersion(asking, c.Client) })
+	defer asked.Wait()
+	defer stop()
 	if server == nil {
 		return m.Run(ctx)
 	}

@@ -13,6 +13,8 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 	"sigs.k8s.io/yaml"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 )
 
 // versionFlag is the value of --version: "", "true", "false", "raw", or a version to report from now on (CLI-8).
@@ -146,15 +148,32 @@ func (b build) String() string {
 }
 
 // newVersionCommand returns the command "version".
-func newVersionCommand() *cobra.Command {
+func newVersionCommand(o *options.Options) *cobra.Command {
 	var format string
+	var checkServer bool
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printBuild(c.OutOrStdout(), thisBuild(), format)
+			if err := printBuild(c.OutOrStdout(), thisBuild(), format); err != nil || !checkServer {
+				return err
+			}
+			config, err := o.APIServer.ClientConfig()
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			if format != "" {
+				out = io.Discard // what a program reads has one document
+			}
+			return printServerVersion(c.Context(), out, config)
 		},
+	}
+	c.Flags().BoolVar(&checkServer, "check-server", false,
+		"Also ask the API server for its version, and end with 1 if this build does not go with it.")
+	for _, name := range []string{"kubeconfig", "master"} {
+		c.Flags().AddFlag(o.Lookup(name))
 	}
 	c.Flags().StringVarP(&format, "output", "o", "", "How to print it: 'json', 'yaml', or nothing for people.")
 	return c

@@ -18,7 +18,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-cron-job-syncs", o.Workers)
+	return flagutil.Workers("concurrent-cron-job-syncs", o.Workers)
 }
 
 // Configz implements manager.Flags.

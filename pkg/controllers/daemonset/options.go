@@ -18,7 +18,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-daemonset-syncs", o.Workers)
+	return flagutil.Workers("concurrent-daemonset-syncs", o.Workers)
 }
 
 // Configz implements manager.Flags.

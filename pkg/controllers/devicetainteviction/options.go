@@ -19,7 +19,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-device-taint-eviction-syncs", o.Workers)
+	return flagutil.Workers("concurrent-device-taint-eviction-syncs", o.Workers)
 }
 
 // Configz implements manager.Flags.

@@ -30,7 +30,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return append(flagutil.AtLeastOne("concurrent-endpoint-syncs", o.Workers),
+	return append(flagutil.Workers("concurrent-endpoint-syncs", o.Workers),
 		flagutil.NotNegative("endpoint-updates-batch-period", o.BatchPeriod)...)
 }
 

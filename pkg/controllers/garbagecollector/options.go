@@ -21,7 +21,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate implements manager.Flags.
-func (o *Options) Validate() []error { return flagutil.AtLeastOne("concurrent-gc-syncs", o.Workers) }
+func (o *Options) Validate() []error { return flagutil.Workers("concurrent-gc-syncs", o.Workers) }
 
 // Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {

@@ -52,7 +52,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	errs := flagutil.AtLeastOne("concurrent-horizontal-pod-autoscaler-syncs", o.Workers)
+	errs := flagutil.Workers("concurrent-horizontal-pod-autoscaler-syncs", o.Workers)
 	if o.SyncPeriod <= 0 {
 		errs = append(errs, fmt.Errorf("--%ssync-period must be more than zero, not %v", prefix, o.SyncPeriod))
 	}

@@ -17,7 +17,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate implements manager.Flags.
-func (o *Options) Validate() []error { return flagutil.AtLeastOne("concurrent-job-syncs", o.Workers) }
+func (o *Options) Validate() []error { return flagutil.Workers("concurrent-job-syncs", o.Workers) }
 
 // Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {

@@ -24,7 +24,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return append(flagutil.AtLeastOne("concurrent-namespace-syncs", o.Workers),
+	return append(flagutil.Workers("concurrent-namespace-syncs", o.Workers),
 		flagutil.NotNegative("namespace-sync-period", o.SyncPeriod)...)
 }
 

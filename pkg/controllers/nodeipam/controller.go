@@ -3,6 +3,8 @@ package nodeipam
 import (
 	"cmp"
 
+	"k8s.io/klog/v2"
+
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -26,11 +28,19 @@ func New(o Options) manager.Controller {
 	}
 }
 
+// fewNodes is for how many nodes a range has room that was probably meant to be larger, such as one that is as long as
+// the range of one node.
+const fewNodes = 4
+
 // init reads which ranges there are, asks for the cache of nodes and says how the controller works. Without
 // --allocate-node-cidrs it is off.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.Allocate {
-		return nil, manager.Off{Why: "nodes get no ranges of addresses, see --allocate-node-cidrs"}
+		why := "nodes get no ranges of addresses, see --allocate-node-cidrs"
+		if o.ClusterCIDR != "" {
+			why += ", without which --cluster-cidr has no effect"
+		}
+		return nil, manager.Off{Why: why}
 	}
 	pools, err := o.pools()
 	if err != nil {
@@ -39,6 +49,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	services, err := o.services()
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range pools {
+		if last := p.last(); last < fewNodes {
+			klog.Background().Info("Warning: a range of --cluster-cidr has room for few nodes",
+				"range", p.Range.String(), "nodes", last+1, "lengthOfPrefix", p.Bits)
+		}
 	}
 	nodes, err := informers.Nodes(c.Informers, "spec.podCIDR", "spec.podCIDRs")
 	if err != nil {

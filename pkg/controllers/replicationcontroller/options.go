@@ -18,7 +18,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate implements manager.Flags.
-func (o *Options) Validate() []error { return flagutil.AtLeastOne("concurrent-rc-syncs", o.Workers) }
+func (o *Options) Validate() []error { return flagutil.Workers("concurrent-rc-syncs", o.Workers) }
 
 // Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {

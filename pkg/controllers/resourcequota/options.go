@@ -25,7 +25,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return append(flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers),
+	return append(flagutil.Workers("concurrent-resource-quota-syncs", o.Workers),
 		flagutil.NotNegative("resource-quota-sync-period", o.SyncPeriod)...)
 }
 

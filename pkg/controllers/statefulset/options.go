@@ -26,7 +26,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-statefulset-syncs", o.Workers)
+	return flagutil.Workers("concurrent-statefulset-syncs", o.Workers)
 }
 
 // Configz implements manager.Flags.

@@ -19,7 +19,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Flags.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-validating-admission-policy-status-syncs", o.Workers)
+	return flagutil.Workers("concurrent-validating-admission-policy-status-syncs", o.Workers)
 }
 
 // Configz implements manager.Flags.

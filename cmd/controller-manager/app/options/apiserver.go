@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"mime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -48,6 +52,13 @@ func (o *APIServer) validate() []error {
 	if qps := float64(o.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
 		return []error{fmt.Errorf("--kube-api-qps must be a number, not %v", o.QPS)}
 	}
+	// With anything else each request would be refused, while the manager waits for an API server that works.
+	media, _, err := mime.ParseMediaType(o.ContentType)
+	known := []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON, runtime.ContentTypeCBOR}
+	if o.ContentType != "" && (err != nil || !slices.Contains(known, media)) {
+		return []error{fmt.Errorf("--kube-api-content-type must be one of %s, not %q", strings.Join(known, ", "),
+			o.ContentType)}
+	}
 	return nil
 }
 
@@ -60,8 +71,8 @@ func (o *APIServer) apply(c *Config) {
 	}
 }
 
-// clientConfig loads the kubeconfig. Without one, and without --master, it is as in a pod (CLI-11, CLI-81).
-func (o *APIServer) clientConfig() (*rest.Config, error) {
+// ClientConfig loads the kubeconfig. Without one, and without --master, it is as in a pod (CLI-11, CLI-81).
+func (o *APIServer) ClientConfig() (*rest.Config, error) {
 	var inPod error
 	if o.Kubeconfig == "" && o.Master == "" {
 		c, err := rest.InClusterConfig()

@@ -100,7 +100,7 @@ func New(registry []manager.Controller) *Options {
 		registry:       registry,
 		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // "_" for "-" (CLI-1)
 	}
-	o.Ignored = ignored.New(func(name string) bool { return o.lookup(name) != nil })
+	o.Ignored = ignored.New(func(name string) bool { return o.Lookup(name) != nil })
 	for _, s := range o.sections() {
 		s.group.addFlags(o.flags.FlagSet(o.heading(s)))
 	}
@@ -128,7 +128,7 @@ func (o *Options) Config() (Config, error) {
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return Config{}, err
 	}
-	client, err := o.APIServer.clientConfig()
+	client, err := o.APIServer.ClientConfig()
 	if err != nil {
 		return Config{}, err
 	}
@@ -168,8 +168,8 @@ func (o *Options) values() map[string]string {
 	return values
 }
 
-// lookup returns the flag of that name, nil if there is none.
-func (o *Options) lookup(name string) *pflag.Flag {
+// Lookup returns the flag of that name, nil if there is none.
+func (o *Options) Lookup(name string) *pflag.Flag {
 	for _, fs := range o.flags.FlagSets {
 		if f := fs.Lookup(name); f != nil {
 			return f
@@ -180,7 +180,7 @@ func (o *Options) lookup(name string) *pflag.Flag {
 
 // given reports whether the flag has a value other than nothing.
 func (o *Options) given(name string) bool {
-	f := o.lookup(name)
+	f := o.Lookup(name)
 	return f != nil && f.Value.String() != ""
 }
 

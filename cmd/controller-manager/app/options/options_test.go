@@ -196,6 +196,9 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-16 negative batch period", "--endpoint-updates-batch-period=-1s",
 			"--endpoint-updates-batch-period must not be negative: -1s"},
 		{"CLI-19 qps is no number", "--kube-api-qps=NaN", "--kube-api-qps must be a number, not NaN"},
+		{"no encoding", "--kube-api-content-type=foo", "--kube-api-content-type must be one of application/vnd.kubernetes.protobuf, " +
+			"application/json, application/cbor, not \"foo\""},
+		{"more workers than help", "--concurrent-endpoint-syncs=5000000", "--concurrent-endpoint-syncs must be at most 10000, not 5000000"},
 		{"CLI-22 negative resync", "--min-resync-period=-1h", "--min-resync-period must not be negative: -1h0m0s"},
 		{"more than all", "--brake-share=1.5", "--brake-share must be from 0 to 1, not 1.5"},
 		{"no number", "--brake-share=NaN", "--brake-share must be from 0 to 1, not NaN"},
@@ -384,7 +387,7 @@ func TestClientConfig(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := APIServer{Kubeconfig: test.kubeconfig, Master: test.master}
-			c, err := o.clientConfig()
+			c, err := o.ClientConfig()
 			switch {
 			case test.err != "":
 				if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -406,7 +409,7 @@ func TestBrokenPod(t *testing.T) {
 	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
 		t.Skip("this is a pod, and it has a token")
 	}
-	_, err := (&APIServer{}).clientConfig()
+	_, err := (&APIServer{}).ClientConfig()
 	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") ||
 		!strings.Contains(err.Error(), "serviceaccount/token") {
 		t.Errorf("got %v", err)
@@ -504,7 +507,7 @@ func TestDefaultsOfControllers(t *testing.T) {
 		"endpoint-updates-batch-period": "0s", "terminated-pod-gc-threshold": "12500", // CLI-16, CLI-17
 		"concurrent-rc-syncs": "5", // RC-2
 	} {
-		if got := o.lookup(flag).DefValue; got != want {
+		if got := o.Lookup(flag).DefValue; got != want {
 			t.Errorf("--%s is %s by default, want %s", flag, got, want)
 		}
 	}
