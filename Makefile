@@ -66,7 +66,7 @@ test_timeout = $(patsubst -%,-test.%,$(call timeout,$(1)))
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
 MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
-PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok)
+PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok) hack/vulncheck
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 # Modules that take minutes to compile where nothing is cached.
@@ -94,7 +94,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer exam simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -271,8 +271,13 @@ image-name: ## Print the name of the image that "make image" builds
 image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
 	@go -C hack/tools run ./image $(IMAGE_OF) -test $(if $(BUILDER),-builder) $(CURDIR)
 
-release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
+release: vulncheck ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
+
+# VULNCHECK=-any-go: what a newer Go mends is printed, and is no failure.
+vulncheck: ## Look for known vulnerabilities in what the manager calls, with a database that is pinned
+	go -C hack/vulncheck build -o $(CURDIR)/bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	go -C hack/tools run ./vulncheck $(VULNCHECK) -govulncheck $(CURDIR)/bin/govulncheck $(CURDIR) ./cmd/controller-manager
 
 # The bytes of one platform: to build all six twice takes long, and "make release" builds them. With STRICT=1 the second build has an
 # empty cache, so that each package is compiled twice, in different folders. Without, packages whose source, settings and dependencies

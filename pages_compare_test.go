@@ -1,6 +1,7 @@
 package tidy
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,8 +10,10 @@ import (
 )
 
 var (
-	number   = regexp.MustCompile(`\d+(?:,\d{3})*(?:\.\d+)?`)
-	tableRow = regexp.MustCompile(`(?m)^\|(.*)\|$`)
+	number = regexp.MustCompile(`\d+(?:,\d{3})*(?:\.\d+)?`)
+	// measuredFigure is one that README.md takes from the comparison.
+	measuredFigure = regexp.MustCompile(`\d+(?:\.\d+)?(?: s\b| MB\b| and )`)
+	tableRow       = regexp.MustCompile(`(?m)^\|(.*)\|$`)
 	// notOurs are figures of the simulated kubelet and of the API server, and those for which more is no worse.
 	notOurs = regexp.MustCompile(`simulated kubelet|API server's own|^events$|^watches$|live heap|` +
 		`pods a second|deletions for A|reads of a second client`)
@@ -60,17 +63,18 @@ func (c comparison) worse() (pairs [][2]string) {
 	return pairs
 }
 
-// TestPagesCompareAlike: each row of the table in README.md ends with a day, and has no figure that is not in a section of
-// docs/performance.md that was measured on that day. Each row of that page in which ours is worse has its figures in one row of README.md.
+// TestPagesCompareAlike: each row of the table in docs/comparison.md ends with a day, and has no figure that is not in a section of
+// docs/performance.md that was measured on that day. Each row of that page in which ours is worse has its figures in one row of
+// docs/comparison.md. README.md says how many rows there are, and in how many a figure of ours is worse; its own figures are from there.
 func TestPagesCompareAlike(t *testing.T) {
 	performance := read(t, "docs/performance.md")
 	known := figuresByDay(performance)
-	_, readme, _ := strings.Cut(read(t, "README.md"), "\n## How it compares\n")
-	readme, _, _ = strings.Cut(readme, "\n## ")
-	rows := tableRow.FindAllString(readme, -1)
-	for _, row := range rows[min(2, len(rows)):] {
+	comparison := read(t, "docs/comparison.md")
+	rows := tableRow.FindAllString(comparison, -1)
+	rows = rows[min(2, len(rows)):]
+	for _, row := range rows {
 		for _, each := range unknownFigures(known, row) {
-			t.Errorf("README.md: no section of docs/performance.md of that day has %s: %s", each, row)
+			t.Errorf("docs/comparison.md: no section of docs/performance.md of that day has %s: %s", each, row)
 		}
 	}
 	for _, c := range comparisons(performance) {
@@ -79,8 +83,19 @@ func TestPagesCompareAlike(t *testing.T) {
 				have := number.FindAllString(row, -1)
 				return slices.Contains(have, pair[0]) && slices.Contains(have, pair[1])
 			}) {
-				t.Errorf("README.md does not say that ours has %s where the original has %s: %s", pair[1], pair[0], c.work)
+				t.Errorf("docs/comparison.md does not say that ours has %s where the original has %s: %s", pair[1], pair[0], c.work)
 			}
+		}
+	}
+	wrong := slices.DeleteFunc(slices.Clone(rows), func(row string) bool { return !strings.Contains(row, "**") })
+	_, why, _ := strings.Cut(read(t, "README.md"), "\n## Why\n")
+	why, _, _ = strings.Cut(why, "\n## ")
+	if said := fmt.Sprintf("has %d rows; in %d of them", len(rows), len(wrong)); !strings.Contains(why, said) {
+		t.Errorf("README.md does not say that the comparison %s a figure of ours is worse", said)
+	}
+	for _, figure := range measuredFigure.FindAllString(why, -1) {
+		if !slices.Contains(number.FindAllString(comparison, -1), number.FindString(figure)) {
+			t.Errorf("README.md has %s, and docs/comparison.md does not", figure)
 		}
 	}
 	if len(rows) < 15 || len(known) < 4 {
@@ -99,7 +114,7 @@ func figuresByDay(text string) map[string][]string {
 	return known
 }
 
-// unknownFigures returns what a row of README.md has that was not measured on its day.
+// unknownFigures returns what a row has that was not measured on its day.
 func unknownFigures(known map[string][]string, row string) (unknown []string) {
 	cells := strings.Split(strings.Trim(row, "|"), "|")
 	last := len(cells) - 1

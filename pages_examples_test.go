@@ -19,8 +19,8 @@ import (
 
 var nameOfWeb = regexp.MustCompile(`(?m)(?:^|\breplicaset\.apps[/ ]"?)web-(\w+)`)
 
-// TestPagesShowTheHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that README.md shows. The defaults are those that
-// the API server stores.
+// TestPagesShowTheHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that docs/tutorial.md shows. The defaults are those
+// that the API server stores.
 func TestPagesShowTheHashOfTheExample(t *testing.T) {
 	text, _, _ := strings.Cut(read(t, "examples/web.yaml"), "\n---\n")
 	web := &appsv1.Deployment{}
@@ -37,14 +37,14 @@ func TestPagesShowTheHashOfTheExample(t *testing.T) {
 	probe.TimeoutSeconds, probe.PeriodSeconds, probe.SuccessThreshold, probe.FailureThreshold = 1, 10, 1, 3
 	probe.HTTPGet.Scheme = corev1.URISchemeHTTP
 	want := history.TemplateHash(&web.Spec.Template, nil)
-	shown := nameOfWeb.FindAllStringSubmatch(read(t, "README.md"), -1)
+	shown := nameOfWeb.FindAllStringSubmatch(read(t, "docs/tutorial.md"), -1)
 	for _, each := range shown {
 		if each[1] != want {
-			t.Errorf("README.md shows the ReplicaSet web-%s, but it is web-%s", each[1], want)
+			t.Errorf("docs/tutorial.md shows the ReplicaSet web-%s, but it is web-%s", each[1], want)
 		}
 	}
 	if len(shown) < 2 {
-		t.Errorf("README.md shows only %d names", len(shown))
+		t.Errorf("docs/tutorial.md shows only %d names", len(shown))
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 func usersPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{"--help": help(t)}
-	paths := []string{"README.md", operations, "docs/controllers.md", "docs/security.md"}
+	paths := []string{"README.md", "docs/tutorial.md", operations, "docs/controllers.md", "docs/security.md"}
 	err := filepath.WalkDir("deploy", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			paths = append(paths, filepath.ToSlash(path))

@@ -1,6 +1,6 @@
 // Command gen makes the files that follow from others: the roles under deploy/kustomize and the table of rights in
-// docs/security.md, both from what the controllers and the manager declare (package rbac), the lists of controllers in pages, and the
-// alert rules for a manager beside the original.
+// docs/security.md, both from what the controllers and the manager declare (package rbac), the lists of controllers in pages, the
+// alert rules for a manager beside the original, and the pictures of the pages.
 //
 //	go run ./hack/gen            write them
 //	go run ./hack/gen --check    fail if one is not as it would be written
@@ -32,8 +32,12 @@ type file struct {
 }
 
 func run(check bool) error {
+	drawn, err := pictures()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, f := range files(controllers.Registry()) {
+	for _, f := range append(files(controllers.Registry()), drawn...) {
 		errs = append(errs, f.update(check))
 	}
 	return errors.Join(errs...)

@@ -19,6 +19,7 @@ func steps() []step {
 	return []step{
 		{"platforms", 0, makes("verify-platforms", "windows and darwin compile")},
 		{"release", 0, makes("verify-release STRICT=1", "two builds with two caches")},
+		{"vulncheck", 0, makes("vulncheck VULNCHECK=-any-go", "known vulnerabilities in what the manager calls")},
 		{"releases", 0, makes("releases", "integration tests on API servers of the releases before")},
 		{"storage", 0, makes("storage", "volumes of a CSI driver")},
 		{"observer", 0, makes("observer", "an observer beside all kinds of work")},

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ var (
 // TestRecipes: what people are told to run, and the arguments in the manifests, can be parsed, and all controllers that they name exist.
 // The pages can be followed as far as this goes where the other program cannot be tried (kubeadm, k3s, vcluster).
 func TestRecipes(t *testing.T) {
-	paths := []string{"README.md", "docs/operations.md", "deploy/README.md", "deploy/kustomize/base/deployment.yaml",
+	paths := []string{"README.md", "docs/tutorial.md", "docs/operations.md", "deploy/README.md", "deploy/kustomize/base/deployment.yaml",
 		"deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "deploy/static-pod/kube-controller-manager.yaml"}
 	lists, lines := 0, 0
 	for _, path := range paths {
@@ -60,5 +61,34 @@ func parsed(t *testing.T, path string, args ...string) {
 	}
 	if err != nil {
 		t.Errorf("%s: %q: %v", path, args, err)
+	}
+}
+
+// TestUnits: the units of systemd have the arguments that TestLaunchers tries.
+func TestUnits(t *testing.T) {
+	for _, launcher := range []string{"k0s", "k3s"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "systemd", "controller-manager-"+launcher+".service"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "\nExecStart=/usr/local/bin/controller-manager \\\n")
+		command, _, _ := strings.Cut(after, "\nRestart=")
+		var got []string
+		for line := range strings.Lines(command) {
+			got = append(got, strings.TrimSuffix(strings.TrimSpace(line), " \\"))
+		}
+		list, err := os.ReadFile(filepath.Join("testdata", "launchers", launcher))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for line := range strings.Lines(string(list)) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "--") {
+				want = append(want, line)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the unit has\n%q\nand not\n%q", launcher, got, want)
+		}
 	}
 }
