@@ -26,8 +26,11 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(S
 IMAGE_COMMIT = $(shell git describe --always --abbrev=12 --exclude='*' 2>/dev/null)
 IMAGE_CHANGES = $(shell { git diff HEAD; git ls-files --others --exclude-standard | xargs -r -d '\n' cat; } 2>/dev/null | git hash-object --stdin | cut -c1-8)
 IMAGE_DIRTY = $(if $(filter dirty,$(TREE_STATE)),-dirty-$(IMAGE_CHANGES))
-IMAGE_TAG = $(subst +,-,$(VERSION))$(addprefix -,$(IMAGE_COMMIT))$(IMAGE_DIRTY)
-IMAGE ?= controller-manager:$(IMAGE_TAG)
+IMAGE_TAG = $(subst +,-,$(VERSION)).$(IMAGE_RELEASE)$(addprefix -,$(IMAGE_COMMIT))$(IMAGE_DIRTY)
+# Which of our releases for this version of Kubernetes it is: a tag is never used for two builds (RELEASE.md).
+IMAGE_RELEASE := 1
+# No registry has the image, and no container runtime may look for one: ".invalid" never resolves (RFC 2606).
+IMAGE ?= registry.invalid/controller-manager:$(IMAGE_TAG)
 IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)
 # "prebuilt": a binary built outside; "build": in a container, which needs the image golang.
 BINARY_FROM ?= prebuilt

@@ -30,7 +30,7 @@ at a time, whatever the order in which nodes get the manifest.`
 
 const handoverExamples = `  controller-manager handover --controllers='*,bootstrapsigner,tokencleaner'
   controller-manager handover --from-manifest=/etc/kubernetes/manifests/kube-controller-manager.yaml
-  controller-manager handover --from-manifest=kube-controller-manager.yaml --image=controller-manager:v1.37.2-standalone > new.yaml`
+  controller-manager handover --from-manifest=kube-controller-manager.yaml --image=example.com/controller-manager:v1.37.2-standalone.1 > new.yaml`
 
 // handover is what a hand-over beside the original takes.
 type handover struct {

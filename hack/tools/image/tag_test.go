@@ -17,7 +17,7 @@ func TestDefaultTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "Makefile"), string(makefile))
-	prefix := "controller-manager:" + releaseTag(t) + "-"
+	prefix := "registry.invalid/controller-manager:" + releaseTag(t) + "-"
 
 	git(t, dir, "init", "--quiet")
 	first := commit(t, dir)
@@ -51,7 +51,7 @@ func TestDefaultTagWithoutGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "Makefile"), string(makefile))
-	if got, want := imageName(t, dir, "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)), "controller-manager:"+releaseTag(t); got != want {
+	if got, want := imageName(t, dir, "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)), "registry.invalid/controller-manager:"+releaseTag(t); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -61,8 +61,9 @@ func TestManifestsNameTheRelease(t *testing.T) {
 	tag := releaseTag(t)
 	for path, want := range map[string]string{
 		"deploy/kustomize/base/kustomization.yaml":                         "newTag: " + tag,
-		"deploy/static-pod/kube-controller-manager.yaml":                   "image: controller-manager:" + tag,
-		"deploy/static-pod/patches/kube-controller-manager+strategic.yaml": "image: controller-manager:" + tag,
+		"deploy/static-pod/kube-controller-manager.yaml":                   "image: registry.invalid/controller-manager:" + tag,
+		"deploy/static-pod/patches/kube-controller-manager+strategic.yaml": "image: registry.invalid/controller-manager:" + tag,
+		"deploy/observer.yaml":                                             "image: registry.invalid/controller-manager:" + tag,
 	} {
 		data, err := os.ReadFile(filepath.Join(repository, path))
 		if err != nil {
@@ -93,7 +94,7 @@ func TestReleaseIsInTheChangelog(t *testing.T) {
 
 const repository = "../../.."
 
-// releaseTag returns the version in the Makefile, in the form that a tag can have.
+// releaseTag returns the version in the Makefile, in the form that a tag can have, with the number of our release for it.
 func releaseTag(t *testing.T) string {
 	t.Helper()
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
@@ -101,10 +102,11 @@ func releaseTag(t *testing.T) string {
 		t.Fatal(err)
 	}
 	version := regexp.MustCompile(`(?m)^VERSION := (\S+)$`).FindSubmatch(makefile)
-	if version == nil {
-		t.Fatal("the Makefile has no VERSION")
+	release := regexp.MustCompile(`(?m)^IMAGE_RELEASE := (\d+)$`).FindSubmatch(makefile)
+	if version == nil || release == nil {
+		t.Fatal("the Makefile has no VERSION, or no IMAGE_RELEASE")
 	}
-	return strings.ReplaceAll(string(version[1]), "+", "-")
+	return strings.ReplaceAll(string(version[1]), "+", "-") + "." + string(release[1])
 }
 
 // imageName asks the Makefile in a folder, with some more environment variables.
