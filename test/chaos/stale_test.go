@@ -78,7 +78,8 @@ func startSecond(t *testing.T, c *cluster.Cluster) *second {
 	return s
 }
 
-// flagsOf are the flags of one of the control plane's running programs.
+// flagsOf are the flags of one of the control plane's running programs. Values of a flag that is given more than once are joined: such flags
+// are lists.
 func flagsOf(t *testing.T, c *cluster.Cluster, program string) map[string]string {
 	t.Helper()
 	pid := processOf(t, c, program)
@@ -89,6 +90,9 @@ func flagsOf(t *testing.T, c *cluster.Cluster, program string) map[string]string
 	flags := map[string]string{}
 	for _, arg := range strings.Split(string(data), "\x00")[1:] {
 		if name, value, ok := strings.Cut(arg, "="); ok {
+			if before, ok := flags[name]; ok {
+				value = before + "," + value
+			}
 			flags[name] = value
 		}
 	}
