@@ -69,7 +69,7 @@ test_timeout = $(patsubst -%,-test.%,$(call timeout,$(1)))
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
 MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
-PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok) hack/vulncheck
+PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok) hack/vulncheck hack/helm
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 # Modules that take minutes to compile where nothing is cached.
@@ -97,7 +97,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer chart exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -132,7 +132,7 @@ test-unit: gate ## Run the tests that need no control plane
 	$(if $(RACE),$(RACE_TEST) -short $(call timeout,RACE) $$($(call RACY)))
 	$(if $(RACE),$(RACE_TEST) $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
 	$(TEST_LOCALCLUSTER)
-	cd hack/tools && go test $(TEST) -count=1 $$(go list ./... | grep -v /manifests$$)
+	cd hack/tools && go test $(TEST) -count=1 $$(go list ./... | grep -vE "/(manifests|chart)$$")
 	cd test/bench && go test $(TEST) ./...
 	cd test/csidriver && $(if $(RACE),$(RACE_TEST),go test $(TEST)) ./...
 	@$(MAKE) --no-print-directory test-modules
@@ -208,6 +208,11 @@ storage: build ## Run the tests of volumes, with a CSI driver and the sidecars t
 
 observer: build localcluster ## Run an observer, with the roles of its manifest, beside all kinds of work
 	MANAGER_BUILT=$(CURDIR)/bin/controller-manager OBSERVE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestObserver|TestEachRightIsUsedAndNoOther)$$'
+
+chart: build localcluster ## Check the Helm chart, compare it with the other manifests, and install, upgrade and remove it (the first time helm is built)
+	go -C hack/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+	HELM=$(CURDIR)/bin/helm KUBECTL="$$(go -C hack/localcluster run . path kubectl)" go -C hack/tools test -count=1 -vet=off ./chart
+	HELM=$(CURDIR)/bin/helm MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^TestChart$$'
 
 # "make exam EXAM='-write docs/why.md'" writes the table.
 exam: build ## Ask "controller-manager why" about problems whose cause is known (the first time a CSI driver is built: 1 to 3 minutes)

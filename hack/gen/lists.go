@@ -24,13 +24,18 @@ var (
 
 // listControllers brings the lists of a page up to date, in the order of the aliases.
 func listControllers(page []byte, registry []manager.Controller) []byte {
-	var beside []string
-	for _, c := range registry {
-		if c.Beside {
-			beside = append(beside, cmp.Or(c.Alias, c.Name))
-		}
-	}
-	slices.Sort(beside)
+	beside := besideAliases(registry)
 	page = switches.ReplaceAll(page, []byte("${1}-"+strings.Join(beside, ",-")))
 	return taken.ReplaceAll(page, []byte("${1}"+strings.Join(beside, ",")))
+}
+
+// besideAliases are the controllers that a manager beside the original takes over.
+func besideAliases(registry []manager.Controller) (names []string) {
+	for _, c := range registry {
+		if c.Beside {
+			names = append(names, cmp.Or(c.Alias, c.Name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }

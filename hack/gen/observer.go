@@ -15,12 +15,7 @@ const observer = "controller-manager-observer"
 
 // observerRoles replaces the roles in the manifest of the observer, which are all that follows its own objects.
 func observerRoles(before []byte, registry []manager.Controller) ([]byte, error) {
-	rights := rbac.Observer(rightsOf(registry, roleSets[1]))
-	all := []role{{Name: observer, Account: observer, Rules: rights.Own}}
-	for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {
-		all = append(all, role{Name: observer, Namespace: namespace, Account: observer, Rules: rights.In[namespace]})
-	}
-	made, err := render(all)
+	made, err := render(rolesOfObserver(registry))
 	if err != nil {
 		return nil, err
 	}
@@ -30,4 +25,14 @@ func observerRoles(before []byte, registry []manager.Controller) ([]byte, error)
 		return nil, errors.New("the line above the roles is missing")
 	}
 	return slices.Concat(own, made), nil
+}
+
+// rolesOfObserver are the roles to list and watch what the controllers read that are on by default.
+func rolesOfObserver(registry []manager.Controller) []role {
+	rights := rbac.Observer(rightsOf(registry, roleSets[1]))
+	all := []role{{Name: observer, Account: observer, Rules: rights.Own}}
+	for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {
+		all = append(all, role{Name: observer, Namespace: namespace, Account: observer, Rules: rights.In[namespace]})
+	}
+	return all
 }

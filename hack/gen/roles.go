@@ -87,7 +87,7 @@ func files(registry []manager.Controller) []file {
 			return render([]role{{Name: account + ":leader-election", Namespace: rbac.Home, Account: account, Rules: rbac.Lease(o.lease)}})
 		}})
 	}
-	return all
+	return append(all, chart(registry)...)
 }
 
 // role is a ClusterRole, or in a namespace a Role, and its binding to an account.

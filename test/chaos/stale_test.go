@@ -78,8 +78,8 @@ func startSecond(t *testing.T, c *cluster.Cluster) *second {
 	return s
 }
 
-// flagsOf are the flags of one of the control plane's running programs. Values of a flag that is given more than once are joined: such flags
-// are lists.
+// flagsOf are the flags of one of the control plane's running programs. Values of a flag that is given more than once are joined: such
+// flags are lists.
 func flagsOf(t *testing.T, c *cluster.Cluster, program string) map[string]string {
 	t.Helper()
 	pid := processOf(t, c, program)

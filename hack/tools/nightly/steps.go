@@ -23,6 +23,7 @@ func steps() []step {
 		{"releases", 0, makes("releases", "integration tests on API servers of the releases before")},
 		{"storage", 0, makes("storage", "volumes of a CSI driver")},
 		{"observer", 0, makes("observer", "an observer beside all kinds of work")},
+		{"chart", 0, makes("chart", "the Helm chart beside the other manifests, and on a control plane")},
 		{"exam", 0, makes("exam", "problems whose cause controller-manager why has to name")},
 		{"race", 0, makes("test-race", "all packages with goroutines or locks")},
 		{"modules", 0, makes("test-modules GATE_STAMPS=", "alerts, ServiceMonitor, differential test")},
