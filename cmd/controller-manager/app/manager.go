@@ -33,6 +33,10 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	c.Manager.Hooks, c.Manager.RegisterMetrics = measured.Hooks, measured.Register
+	compared, err := compare(&c, measured)
+	if err != nil {
+		return err
+	}
 	c.Manager.Logger = klog.FromContext(ctx)
 	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
@@ -42,8 +46,19 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	defer measured.Follow(m)()
-	if server == nil {
-		return m.Run(ctx)
+	run := m.Run
+	if compared != nil {
+		run = func(ctx context.Context) error {
+			go compared.Run(ctx)
+			return m.Run(ctx)
+		}
 	}
-	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
+	if server == nil {
+		return run(ctx)
+	}
+	pages := handlers(c, registry, m, began)
+	if compared != nil {
+		pages[agreementPath] = compared
+	}
+	return serveWhile(ctx, server, pages, run)
 }

@@ -1,0 +1,28 @@
+package agreement
+
+import "strings"
+
+// row is a difference that docs/parity.md states, and by what the disagreements are known that follow from it. What
+// is empty matches anything.
+type row struct {
+	id         string // the section of the page, and the fact in the first column
+	controller string
+	verb       string
+	kind       string
+	rule       string
+	field      string // how the path begins
+}
+
+// rows are in the order in which they are tried.
+var rows = []row{}
+
+// rowOf returns the row that explains a disagreement; empty if none does.
+func rowOf(d Disagreement) string {
+	for _, r := range rows {
+		if r.controller == d.Controller && (r.verb == "" || r.verb == d.verb) && (r.kind == "" || r.kind == d.kind) &&
+			(r.rule == "" || r.rule == d.Rule) && strings.HasPrefix(d.Field, r.field) {
+			return r.id
+		}
+	}
+	return ""
+}
