@@ -32,7 +32,7 @@ const (
 	// forgottenAfter is the time after which a key is not expected to be planned again: its object is gone.
 	forgottenAfter = 3 * time.Minute
 	seenFor        = 90 * time.Second // how long is remembered what has come and gone
-	sweepEvery     = 30 * time.Second
+	sweepEvery     = 10 * time.Second
 )
 
 // Verdict says what became of a planned write.
@@ -132,7 +132,7 @@ func (c *Comparison) Planned(controller string, d reconcile.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Now()
-	c.sweep(now)
+	defer c.sweep(now) // before the lock is given back
 	id := keyID{controller, d.Key}
 	k := c.keys[id]
 	switch {
@@ -236,7 +236,7 @@ func (c *Comparison) disagree(d Disagreement) {
 	}
 }
 
-// sweep settles what is planned no more, because the keys are not planned any more either.
+// sweep settles what is done, and what is planned no more because its key is not planned any more either.
 func (c *Comparison) sweep(now time.Time) {
 	if now.Sub(c.swept) < sweepEvery {
 		return
@@ -249,12 +249,13 @@ func (c *Comparison) sweep(now time.Time) {
 	})
 	for _, id := range ids {
 		k := c.keys[id]
-		if now.Sub(k.planned) < forgottenAfter {
-			continue
-		}
 		for _, old := range slices.Sorted(maps.Keys(k.items)) {
-			c.settle(id, k, old, nil, now)
+			if now.Sub(k.planned) >= forgottenAfter || now.Sub(k.planned) >= sweepEvery && c.done(k.items[old]) {
+				c.settle(id, k, old, nil, now)
+			}
 		}
-		delete(c.keys, id)
+		if len(k.items) == 0 {
+			delete(c.keys, id)
+		}
 	}
 }

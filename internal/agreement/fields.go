@@ -186,7 +186,15 @@ func lacking(want, have any, path string) (at, planned, found string, lacks bool
 		}
 	case []any:
 		list, _ := have.([]any)
+		key := keyOf(want)
 		for _, item := range want {
+			if n := named(list, key, item); n >= 0 {
+				inner := fmt.Sprintf("%s[%v]", path, item.(map[string]any)[key])
+				if at, planned, found, lacks = lacking(item, list[n], inner); lacks {
+					return at, planned, found, true
+				}
+				continue
+			}
 			if !slices.ContainsFunc(list, func(other any) bool {
 				_, _, _, lacks := lacking(item, other, "")
 				return !lacks
@@ -202,6 +210,17 @@ func lacking(want, have any, path string) (at, planned, found string, lacks bool
 	return "", "", "", false
 }
 
+// named returns where in a list the item is that has the same value of a key; -1 if there is none.
+func named(list []any, key string, item any) int {
+	if key == "" {
+		return -1
+	}
+	return slices.IndexFunc(list, func(other any) bool {
+		object, ok := other.(map[string]any)
+		return ok && object[key] == item.(map[string]any)[key]
+	})
+}
+
 func text(value any) string {
 	if value == nil {
 		return absent
@@ -210,7 +229,7 @@ func text(value any) string {
 }
 
 // private are parts of paths, in lower case, whose values people may keep credentials in.
-var private = []string{"data", "env", "args", "command", "annotations", "options", "volumeattributes", "httpheaders",
+var private = []string{"data", "env", "args", "command", "options", "volumeattributes", "httpheaders",
 	"template"}
 
 // shown returns a value for people, unless it may be a credential.
@@ -223,8 +242,8 @@ func shown(kind, path, value string) string {
 			return hidden
 		}
 	}
-	if kind == "Secret" || kind == "ConfigMap" || kind == "ControllerRevision" {
-		return hidden
+	if kind == "Secret" || strings.ContainsAny(value, "{}") && strings.Contains(path, "annotations") {
+		return hidden // an annotation may have a whole object in it
 	}
 	if len(value) > mostShown {
 		return strings.ToValidUTF8(value[:mostShown], "") + "..."

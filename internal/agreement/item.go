@@ -62,6 +62,9 @@ func (i *item) id() string {
 		}
 		fmt.Fprintf(sum, "%s=%s;", f.path, value)
 	}
+	if i.generated { // several may differ in what is in them
+		fmt.Fprint(sum, i.owner, encode(i.object))
+	}
 	return fmt.Sprintf("%s|%s|%s|%s|%s|%s|%x", i.verb, i.kind, i.namespace, i.name, i.uid, i.subresource, sum.Sum64())
 }
 

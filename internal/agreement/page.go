@@ -29,7 +29,7 @@ type Disagreement struct {
 	Field   string `json:"field,omitempty"`
 	Planned string `json:"planned,omitempty"`
 	Found   string `json:"found,omitempty"`
-	// Row of docs/parity.md that explains it: the section and the fact. "unexplained" if there is none.
+	// Row of docs/parity.md that explains it, by its fact, such as DS-61. "unexplained" if there is none.
 	Row string `json:"row"`
 
 	verb, kind string

@@ -5,7 +5,7 @@ import "strings"
 // row is a difference that docs/parity.md states, and by what the disagreements are known that follow from it. What
 // is empty matches anything.
 type row struct {
-	id         string // the section of the page, and the fact in the first column
+	id         string // a fact in the first column of a row of the page
 	controller string
 	verb       string
 	kind       string
@@ -14,7 +14,12 @@ type row struct {
 }
 
 // rows are in the order in which they are tried.
-var rows = []row{}
+var rows = []row{
+	{id: "DS-61", controller: "daemonset-controller", verb: "delete", kind: "Pod", rule: Otherwise,
+		field: "metadata.name"},
+	{id: "RCA-2", controller: "root-ca-certificate-publisher-controller", kind: "ConfigMap", rule: Otherwise,
+		field: "metadata.annotations.kubernetes.io/description"},
+}
 
 // rowOf returns the row that explains a disagreement; empty if none does.
 func rowOf(d Disagreement) string {

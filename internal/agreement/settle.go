@@ -42,6 +42,25 @@ func (c *Comparison) settle(id keyID, k *keyState, at string, others map[string]
 	}
 }
 
+// done reports whether the caches show that a write of one object was done. A key is not planned again if its end is
+// all that follows.
+func (c *Comparison) done(i *item) bool {
+	have, known := c.Cached(i.kind, plan.Key{Namespace: i.namespace, Name: i.name})
+	switch {
+	case !known || i.generated || i.collection:
+		return false
+	case i.verb == plan.Deleted:
+		return have == nil || have.GetUID() != i.uid || have.GetDeletionTimestamp() != nil
+	case have == nil:
+		return i.verb == plan.Changed // there is nothing left to change
+	case i.verb == plan.Created:
+		_, _, _, lacks := lacking(i.object, tree(have), "")
+		return !lacks
+	}
+	_, _, differs := differing(i.want, leaves(tree(have)))
+	return !differs
+}
+
 // settleCopies judges creations of which the server makes up the names: by what has come that has the same owner.
 func (c *Comparison) settleCopies(id keyID, i *item, k *keyState, now time.Time) {
 	done := min(c.matching(i), i.count)
@@ -71,6 +90,10 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 			c.disagree(d)
 			return
 		}
+		c.count(d.Controller, Superseded, 1)
+		return
+	}
+	if other := controllerOf(have); other != "" && other != i.owner { // its owner was made anew
 		c.count(d.Controller, Superseded, 1)
 		return
 	}
