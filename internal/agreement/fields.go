@@ -164,7 +164,9 @@ func same(a, b string) bool {
 	return ok && both && first.Sub(second).Abs() <= sameTime
 }
 
-func empty(value string) bool { return slices.Contains([]string{absent, `""`, "0", "false", "null"}, value) }
+func empty(value string) bool {
+	return slices.Contains([]string{absent, `""`, "0", "false", "null"}, value)
+}
 
 func moment(value string) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339Nano, strings.Trim(value, `"`))

@@ -119,6 +119,7 @@ func TestObserverNoticesWhatIsNotDone(t *testing.T) {
 	if text := o.summary(1); !strings.Contains(text, "not done") {
 		t.Errorf("the summary says\n%s", text)
 	}
+	o.remove()
 }
 
 // summary has the command ask the observer, with the credentials of an administrator.
