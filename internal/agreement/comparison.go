@@ -62,8 +62,7 @@ type Options struct {
 	Now     func() time.Time                          // nil: time.Now
 	Cached  Cached                                    // nil: what is given to [Comparison.Follow]
 	Project func(plan.Object) plan.Object             // what caches keep of an object; nil: all
-	// Hindrance says why a write that is planned has not been done, empty if nothing hinders it. It may be nil; it is
-	// asked by [Comparison.Run].
+	// Hindrance is asked by [Comparison.Run] about disagreements. It may be nil: then nothing excuses one.
 	Hindrance Hindrance
 }
 
@@ -201,11 +200,16 @@ func (c *Comparison) stillPlanned(id keyID, k *keyState, i, next *item, now time
 			d.about(i, f.path, f.value, has)
 		}
 	}
+	c.suspect(d, Question{About: k.about, Owner: k.owner, Since: i.since})
+}
+
+// suspect has [Comparison.Judge] ask whether there is a reason for a disagreement.
+func (c *Comparison) suspect(d Disagreement, q Question) {
 	if c.Hindrance == nil || len(c.suspects) >= mostSuspects {
 		c.disagree(d)
 		return
 	}
-	c.suspects = append(c.suspects, suspect{d, k.owner, k.about, i.since})
+	c.suspects = append(c.suspects, suspect{d, q})
 }
 
 // count adds to the verdicts of a controller.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -244,7 +245,7 @@ func TestHindrance(t *testing.T) {
 		want Verdict
 	}{{"FailedCreate", nil, Hindered}, {"", nil, Unexplained}, {"", errors.New("forbidden"), Unexplained}} {
 		w := newWorld()
-		w.Hindrance = func(context.Context, plan.Key, types.UID, time.Time) (string, error) { return c.why, c.err }
+		w.Hindrance = func(context.Context, Question) (string, error) { return c.why, c.err }
 		w.plans(0, plan.Create{Object: pod("")})
 		w.plans(time.Minute, plan.Create{Object: pod("")})
 		w.Judge(t.Context())

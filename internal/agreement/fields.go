@@ -33,6 +33,9 @@ type field struct{ path, value string }
 var ofServer = []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink",
 	"deletionTimestamp", "deletionGracePeriodSeconds"}
 
+// remembered are fields that follow from what only a leader remembers.
+var remembered = []string{"metadata.annotations.endpoints.kubernetes.io/last-change-trigger-time"}
+
 // tree returns an object as JSON values, without what only the server sets; nil if it cannot be encoded.
 func tree(o any) map[string]any {
 	data, err := json.Marshal(o)
@@ -132,6 +135,7 @@ func changed(from, to plan.Object) []field {
 			all = append(all, field{path, absent})
 		}
 	}
+	all = slices.DeleteFunc(all, func(f field) bool { return slices.Contains(remembered, f.path) })
 	slices.SortFunc(all, func(a, b field) int { return strings.Compare(a.path, b.path) })
 	return all[:min(len(all), mostLeaves)]
 }
@@ -182,6 +186,9 @@ func lacking(want, have any, path string) (at, planned, found string, lacks bool
 		object, _ := have.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			inner := strings.TrimPrefix(path+"."+name, ".")
+			if slices.Contains(remembered, inner) {
+				continue
+			}
 			if at, planned, found, lacks = lacking(want[name], object[name], inner); lacks {
 				return at, planned, found, true
 			}

@@ -46,7 +46,8 @@ func (c *Comparison) handler() cache.ResourceEventHandler {
 		},
 		UpdateFunc: func(before, after any) {
 			old, was := before.(plan.Object)
-			if o, ok := after.(plan.Object); ok && was && old.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() != nil {
+			o, is := after.(plan.Object)
+			if was && is && old.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() != nil {
 				c.Went(o)
 			}
 		},

@@ -1,28 +1,41 @@
 package agreement
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Hindrance says why a write that was planned at a time for the object with a uid was not done; empty if nothing
-// hinders it.
-type Hindrance func(ctx context.Context, about plan.Key, owner types.UID, since time.Time) (string, error)
+// Hindrance says what excuses whoever leads; empty if nothing does.
+type Hindrance func(context.Context, Question) (string, error)
 
-// suspect is a write that is not done, and perhaps cannot be.
+// Question is about a write that was planned at a time. If it was not done, it has the object of the key, about which
+// there may be warnings. If a field of an object was changed otherwise, it has that field.
+type Question struct {
+	Since  time.Time
+	About  plan.Key
+	Owner  types.UID
+	Kind   schema.GroupVersionKind
+	Object plan.Key
+	Path   string
+}
+
+// suspect is a disagreement that may have an excuse.
 type suspect struct {
 	Disagreement
-	owner types.UID
-	about plan.Key
-	since time.Time
+	Question
 }
 
 const (
@@ -53,24 +66,30 @@ func (c *Comparison) Judge(ctx context.Context) {
 	c.suspects = nil
 	c.mu.Unlock()
 	for _, s := range suspects {
-		why, err := c.Hindrance(ctx, s.about, s.owner, s.since)
+		why, err := c.Hindrance(ctx, s.Question)
 		if ctx.Err() != nil {
 			return
 		}
 		c.mu.Lock()
-		if why != "" && err == nil {
-			c.count(s.Controller, Hindered, 1)
-		} else {
+		switch {
+		case why == "" || err != nil:
 			c.disagree(s.Disagreement)
+		case s.Rule == NotDone:
+			c.count(s.Controller, Hindered, 1)
+		default:
+			c.count(s.Controller, Superseded, 1)
 		}
 		c.mu.Unlock()
 	}
 }
 
-// HindranceOf returns what asks the API server: for the lease of who leads, and for warnings about the object since
-// the write was planned. It only lists.
-func HindranceOf(client kubernetes.Interface, lease plan.Key) Hindrance {
-	return func(ctx context.Context, about plan.Key, owner types.UID, since time.Time) (string, error) {
+// HindranceOf returns what asks the API server: for the lease of who leads, for warnings about the object since the
+// write was planned, and for who has written a field. It only lists.
+func HindranceOf(client kubernetes.Interface, objects metadata.Interface, lease plan.Key) Hindrance {
+	return func(ctx context.Context, q Question) (string, error) {
+		if q.Path != "" {
+			return writtenByOthers(ctx, objects, q)
+		}
 		leases, err := client.CoordinationV1().Leases(lease.Namespace).List(ctx,
 			metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", lease.Name).String()})
 		if err != nil {
@@ -81,30 +100,56 @@ func HindranceOf(client kubernetes.Interface, lease plan.Key) Hindrance {
 				time.Since(l.Spec.RenewTime.Time) > silentFor {
 				return "nobody leads", nil
 			}
-			if l.Spec.AcquireTime != nil && l.Spec.AcquireTime.After(since) {
+			if l.Spec.AcquireTime != nil && l.Spec.AcquireTime.After(q.Since) {
 				return "who leads has just begun", nil
 			}
 		}
-		if owner == "" {
+		if q.Owner == "" {
 			return "", nil
 		}
-		namespace := about.Namespace
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.uid", string(owner)),
+		events, err := client.CoreV1().Events(cmp.Or(q.About.Namespace, metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{
+			FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.uid", string(q.Owner)),
 				fields.OneTermEqualSelector("type", corev1.EventTypeWarning)).String()})
 		if err != nil {
 			return "", err
 		}
 		for _, e := range events.Items {
-			if lastOf(e).Add(time.Second).After(since) {
+			if lastOf(e).Add(time.Second).After(q.Since) {
 				return e.Reason, nil
 			}
 		}
 		return "", nil
 	}
+}
+
+// writtenByOthers says so if not a controller manager has written a field last.
+func writtenByOthers(ctx context.Context, objects metadata.Interface, q Question) (string, error) {
+	resource, _ := meta.UnsafeGuessKindToResource(q.Kind)
+	found, err := objects.Resource(resource).Namespace(q.Object.Namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", q.Object.Name).String()})
+	if err != nil {
+		return "", err
+	}
+	for _, o := range found.Items {
+		for _, entry := range o.ManagedFields {
+			if entry.FieldsV1 != nil && hasPath(string(entry.FieldsV1.GetRawBytes()), q.Path) &&
+				!strings.Contains(entry.Manager, "controller-manager") {
+				return entry.Manager + " has written it", nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// hasPath reports whether fields that somebody manages have all parts of a path.
+func hasPath(managed, path string) bool {
+	for part := range strings.SplitSeq(path, ".") {
+		name, _, _ := strings.Cut(part, "[")
+		if !strings.Contains(managed, `"f:`+name+`"`) {
+			return false
+		}
+	}
+	return true
 }
 
 // lastOf is when an event was last seen.

@@ -93,8 +93,8 @@ func itemsOf(steps []plan.Step, project func(plan.Object) plan.Object) map[strin
 			}
 		case plan.Delete:
 			for _, o := range s.Objects {
-				add(&item{verb: plan.Deleted, kind: kindOf(o), namespace: o.GetNamespace(), name: o.GetName(), uid: o.GetUID(),
-					owner: controllerOf(o), count: 1})
+				add(&item{verb: plan.Deleted, kind: kindOf(o), namespace: o.GetNamespace(), name: o.GetName(),
+					uid: o.GetUID(), owner: ownerOf(o), count: 1})
 			}
 		case plan.DeleteCollection:
 			add(&item{verb: plan.Deleted, kind: s.Kind, namespace: s.Namespace, collection: true, count: 1})
@@ -111,7 +111,7 @@ func itemsOf(steps []plan.Step, project func(plan.Object) plan.Object) map[strin
 
 func created(o plan.Object, count int, project func(plan.Object) plan.Object) *item {
 	i := &item{verb: plan.Created, kind: kindOf(o), namespace: o.GetNamespace(), name: o.GetName(), count: count,
-		owner: controllerOf(o)}
+		owner: ownerOf(o)}
 	if i.name == "" {
 		i.name, i.generated = o.GetGenerateName(), true
 	}
@@ -127,8 +127,8 @@ func created(o plan.Object, count int, project func(plan.Object) plan.Object) *i
 
 // changing returns the item of a change; nil if nothing can be seen of it in the caches.
 func changing(s plan.Change, project func(plan.Object) plan.Object) *item {
-	i := &item{verb: plan.Changed, kind: s.Kind, namespace: s.New.GetNamespace(), name: s.New.GetName(), uid: s.New.GetUID(),
-		subresource: s.Subresource, count: 1}
+	i := &item{verb: plan.Changed, kind: s.Kind, namespace: s.New.GetNamespace(), name: s.New.GetName(),
+		uid: s.New.GetUID(), subresource: s.Subresource, count: 1}
 	own := i.kind.Empty()
 	if own {
 		i.kind = kindOf(s.New)
@@ -175,9 +175,12 @@ func kindOf(o plan.Object) schema.GroupVersionKind {
 	return o.GetObjectKind().GroupVersionKind()
 }
 
-func controllerOf(o metav1.Object) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
-		return ref.UID
+// ownerOf returns the uid of what controls an object; empty if nothing does.
+func ownerOf(o metav1.Object) (uid types.UID) {
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.Controller != nil && *ref.Controller {
+			uid = ref.UID
+		}
 	}
-	return ""
+	return uid
 }

@@ -19,6 +19,11 @@ var rows = []row{
 		field: "metadata.name"},
 	{id: "RCA-2", controller: "root-ca-certificate-publisher-controller", kind: "ConfigMap", rule: Otherwise,
 		field: "metadata.annotations.kubernetes.io/description"},
+	{id: "RC-123", controller: "resourceclaim-controller", verb: "create", kind: "ResourceClaim", rule: Otherwise,
+		field: "metadata.name"},
+	{id: "VAP-22", controller: "validatingadmissionpolicy-status-controller", verb: "change",
+		field: "status.typeChecking"},
+	{id: "CSR-48", controller: "certificatesigningrequest-cleaner-controller", verb: "delete", rule: NotDone},
 }
 
 // rowOf returns the row that explains a disagreement; empty if none does.

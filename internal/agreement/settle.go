@@ -3,6 +3,7 @@ package agreement
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,12 @@ func (c *Comparison) settle(id keyID, k *keyState, at string, others map[string]
 	d := c.disagreement(id, i, now)
 	switch i.verb {
 	case plan.Created:
+		if have != nil && slices.ContainsFunc(slices.Collect(maps.Values(others)), func(other *item) bool {
+			return other.verb == plan.Changed && other.uid == have.GetUID()
+		}) {
+			c.count(id.controller, Superseded, 1) // what is in it is judged by that change
+			return
+		}
 		c.settleCreated(d, i, k, have)
 	case plan.Deleted:
 		c.settleDeleted(d, i, k, others, have)
@@ -71,9 +78,12 @@ func (c *Comparison) settleCopies(id keyID, i *item, k *keyState, now time.Time)
 		if other == nil {
 			break
 		}
+		path, planned, found, _ := lacking(i.object, tree(other), "")
+		if now.Sub(i.since) < settledAfter && !strings.HasPrefix(path, "metadata.") {
+			break // what is in it may follow from what was there shortly before
+		}
 		d := c.disagreement(id, i, now)
 		d.Rule = Otherwise
-		path, planned, found, _ := lacking(i.object, tree(other), "")
 		d.about(i, path, planned, found)
 		c.disagree(d)
 		left--
@@ -93,7 +103,7 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 		c.count(d.Controller, Superseded, 1)
 		return
 	}
-	if other := controllerOf(have); other != "" && other != i.owner { // its owner was made anew
+	if other := ownerOf(have); other != "" && other != i.owner { // its owner was made anew
 		c.count(d.Controller, Superseded, 1)
 		return
 	}
@@ -150,7 +160,7 @@ func (c *Comparison) settleChanged(d Disagreement, i *item, have plan.Object, re
 	default:
 		d.Rule = Otherwise
 		d.about(i, f.path, f.value, has)
-		c.disagree(d)
+		c.suspect(d, Question{Since: i.since, Kind: i.kind, Object: plan.KeyOf(have), Path: f.path})
 	}
 }
 
@@ -176,7 +186,8 @@ func (c *Comparison) stranger(i *item, k *keyState) plan.Object {
 			if other.verb == plan.Created && !other.generated && other.name == o.GetName() {
 				return false
 			}
-			if _, _, _, lacks := lacking(other.object, tree(o), ""); other.verb == plan.Created && other.generated && !lacks {
+			_, _, _, lacks := lacking(other.object, tree(o), "")
+			if other.verb == plan.Created && other.generated && !lacks {
 				return false
 			}
 		}

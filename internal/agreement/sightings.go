@@ -30,7 +30,7 @@ func (c *Comparison) Went(o plan.Object) {
 }
 
 func (s *sightings) add(o plan.Object, now time.Time) {
-	if controllerOf(o) == "" {
+	if ownerOf(o) == "" {
 		return
 	}
 	if len(*s) >= mostSeen {
@@ -47,7 +47,8 @@ func (s *sightings) expire(now time.Time) {
 // and that fits; nil if there is none.
 func (s *sightings) find(i *item, fits func(plan.Object) bool) plan.Object {
 	for at, one := range *s {
-		if !one.at.Before(i.since) && controllerOf(one.object) == i.owner && kindOf(one.object) == i.kind && fits(one.object) {
+		alike := ownerOf(one.object) == i.owner && kindOf(one.object) == i.kind
+		if !one.at.Before(i.since) && alike && fits(one.object) {
 			*s = slices.Delete(*s, at, at+1)
 			return one.object
 		}

@@ -60,8 +60,8 @@ func New(build version.Info) *Metrics {
 			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
 		compared: counter("controller_manager_plans_compared_total",
-			"Writes that an observer has planned, by what became of them: agreed, superseded, hindered, unseen, explained "+
-				"or unexplained. See /debug/agreement.",
+			"Writes that an observer has planned, by what became of them: agreed, superseded, hindered, unseen, "+
+				"explained or unexplained. See /debug/agreement.",
 			"controller", "verdict"),
 	}
 	caught := counter("controller_manager_panics_total",

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/internal/agreement"
@@ -25,11 +26,15 @@ func compare(c *options.Config, measured *metrics.Metrics) (*agreement.Compariso
 	if err != nil {
 		return nil, fmt.Errorf("client for leases and events: %w", err)
 	}
+	objects, err := metadata.NewForConfig(c.Client)
+	if err != nil {
+		return nil, fmt.Errorf("client for metadata: %w", err)
+	}
 	compared := agreement.New(agreement.Options{
 		Count: func(controller string, v agreement.Verdict, n int) {
 			measured.Compared(controller, string(v), n)
 		},
-		Hindrance: agreement.HindranceOf(client,
+		Hindrance: agreement.HindranceOf(client, objects,
 			plan.Key{Namespace: metav1.NamespaceSystem, Name: "kube-controller-manager"}),
 	})
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {

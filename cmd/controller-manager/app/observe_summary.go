@@ -64,11 +64,11 @@ func (o *summaryOptions) run(ctx context.Context, kubeconfig string, out io.Writ
 func (a *whyAsker) compared(ctx context.Context) (r agreement.Report, err error) {
 	pods := slices.DeleteFunc(a.managers(ctx), func(p corev1.Pod) bool { return p.Spec.ServiceAccountName != observer })
 	if len(pods) == 0 {
-		return r, errors.New("no observer runs in " + managersNamespace + ", or you may not list its pods: see docs/observe.md")
+		return r, errors.New("no observer runs in " + managersNamespace + ", or you may not list its pods")
 	}
 	credentials := throughTunnel(a.config, a.sendToken)
 	if credentials == nil {
-		return r, errors.New("the observer needs to know who you are, and you have no client certificate: see --send-token")
+		return r, errors.New("you have no client certificate by which the observer knows you: see --send-token")
 	}
 	transport, err := rest.TransportFor(credentials)
 	if err != nil {
