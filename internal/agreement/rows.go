@@ -23,6 +23,8 @@ var rows = []row{
 		field: "metadata.name"},
 	{id: "VAP-22", controller: "validatingadmissionpolicy-status-controller", verb: "change",
 		field: "status.typeChecking"},
+	{id: "PV-54", controller: "persistentvolume-binder-controller", verb: "change", kind: "PersistentVolume",
+		field: "status.message"},
 	{id: "CSR-48", controller: "certificatesigningrequest-cleaner-controller", verb: "delete", rule: NotDone},
 }
 
