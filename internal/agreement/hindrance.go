@@ -107,7 +107,8 @@ func HindranceOf(client kubernetes.Interface, objects metadata.Interface, lease 
 		if q.Owner == "" {
 			return "", nil
 		}
-		events, err := client.CoreV1().Events(cmp.Or(q.About.Namespace, metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{
+		namespace := cmp.Or(q.About.Namespace, metav1.NamespaceDefault)
+		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.uid", string(q.Owner)),
 				fields.OneTermEqualSelector("type", corev1.EventTypeWarning)).String()})
 		if err != nil {
