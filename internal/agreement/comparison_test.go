@@ -46,6 +46,7 @@ func newWorld() *world {
 func (w *world) put(o plan.Object) {
 	key := kindOf(o).Kind + " " + plan.KeyOf(o).String()
 	if w.objects[key] == nil {
+		o.SetCreationTimestamp(metav1.NewTime(w.now))
 		w.Came(o)
 	}
 	w.objects[key] = o
@@ -183,6 +184,25 @@ func TestVerdicts(t *testing.T) {
 			w.plans(0, plan.Create{Object: pod("web-1")})
 			w.put(pod("web-1"))
 			w.plans(time.Second)
+		}, map[Verdict]int{Agreed: 1}, ""},
+		{"a creation by its name, of something else", func(w *world) {
+			w.plans(0, plan.Create{Object: pod("web-1", "app")})
+			w.put(pod("web-1", "other"))
+			w.plans(time.Second)
+		}, map[Verdict]int{Superseded: 1}, ""},
+		{"a creation of something else, long after it was planned", func(w *world) {
+			w.plans(0, plan.Create{Object: pod("web-1", "app")})
+			w.put(pod("web-1", "other"))
+			w.plans(settledAfter)
+		}, map[Verdict]int{Unexplained: 1}, "metadata.labels.app"},
+		{"a list that differs in a time", func(w *world) {
+			tainted := func(key string, at time.Time) plan.Object {
+				return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+					Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, TimeAdded: ptr.To(metav1.NewTime(at))}}}}
+			}
+			w.plans(0, plan.Change{Old: tainted("a", w.now), New: tainted("b", w.now)})
+			w.put(tainted("b", w.now.Add(time.Second)))
+			w.plans(5 * time.Second)
 		}, map[Verdict]int{Agreed: 1}, ""},
 		{"a deletion", func(w *world) {
 			w.put(pod("web-a"))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ const absent = "(none)"
 
 // sameTime is how far apart two times may be that two managers have taken from their clocks for the same reason.
 const sameTime = time.Minute
+
+// aTime is one among the items of a list, which are compared as a whole.
+var aTime = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^"]*"`)
 
 // field is a value that a field is to have.
 type field struct{ path, value string }
@@ -82,7 +86,7 @@ func addLeaves(all map[string]string, path string, of any) {
 		}
 		texts := make([]string, len(of)) // in any order
 		for i, item := range of {
-			texts[i] = encode(item)
+			texts[i] = aTime.ReplaceAllString(encode(item), `"time"`)
 		}
 		slices.Sort(texts)
 		if len(texts) > 0 {

@@ -112,6 +112,10 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 		c.count(d.Controller, Agreed, 1)
 		return
 	}
+	if d.Time.Sub(i.since) < settledAfter {
+		c.count(d.Controller, Superseded, 1) // it may follow from what was there shortly before
+		return
+	}
 	d.Rule = Otherwise
 	d.about(i, path, planned, found)
 	c.disagree(d)
