@@ -99,7 +99,7 @@ func addLeaves(all map[string]string, path string, of any) {
 
 // keyOf returns the field by which the items of a list are told apart; empty if there is none.
 func keyOf(list []any) string {
-	for _, key := range []string{"type", "name", "uid"} {
+	for _, key := range []string{"uid", "type", "name"} {
 		seen := map[string]bool{}
 		for _, item := range list {
 			object, _ := item.(map[string]any)
