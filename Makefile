@@ -97,7 +97,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer chart exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer agreement agreement-mutants chart exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -213,6 +213,17 @@ chart: build localcluster ## Check the Helm chart, compare it with the other man
 	go -C hack/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 	HELM=$(CURDIR)/bin/helm KUBECTL="$$(go -C hack/localcluster run . path kubectl)" go -C hack/tools test -count=1 -vet=off ./chart
 	HELM=$(CURDIR)/bin/helm MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^TestChart$$'
+
+# The goal is AGREEMENT=2h. With ORIGINAL= the leader is ours.
+ORIGINAL = $(shell go -C hack/localcluster run . path kube-controller-manager)
+agreement: build localcluster ## Compare the plans of an observer with what the original does under random work, for AGREEMENT (10m)
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test ./test/chaos -count=1 -v -timeout=0 -run '^TestAgreement$$' -agreement=$(or $(AGREEMENT),10m) \
+		-agreement-leader="$(ORIGINAL)" $(AGREEMENT_FLAGS)
+
+agreement-mutants: build localcluster ## Say which known mistakes of a leader an observer notices, one of each controller
+	go build -buildvcs=false -overlay="$$(go run ./test/overlay/cmd "$$(mktemp -d)")" -ldflags '-s -w' -o bin/mutants ./cmd/controller-manager
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test ./test/chaos -count=1 -v -timeout=0 -run '^TestAgreementNoticesMutants$$' \
+		-agreement=$(or $(AGREEMENT),5m) -agreement-mutants=$(CURDIR)/bin/mutants $(AGREEMENT_FLAGS)
 
 # "make exam EXAM='-write docs/why.md'" writes the table.
 exam: build ## Ask "controller-manager why" about problems whose cause is known (the first time a CSI driver is built: 1 to 3 minutes)

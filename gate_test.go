@@ -22,7 +22,7 @@ var changesCompiler = regexp.MustCompile(`(?:^|[\s"'=(,])-(race|msan|asan|tags|o
 var flavours = map[string]map[string]int{
 	"Makefile": {
 		"-race": 1, "CGO_ENABLED=1": 1, // RACE_TEST, which needs cgo
-		"-overlay":     1,                                                         // SIMULATE, for the simulation and the mutants
+		"-overlay":     2,                                                         // SIMULATE, and a leader with the mutants, in the search
 		"GOOS=windows": 1, "GOARCH=amd64": 1, "GOOS=darwin": 1, "GOARCH=arm64": 1, // verify-platforms, in the search
 	},
 	"test/toy/toy_test.go":               {"-overlay": 1},

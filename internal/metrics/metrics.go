@@ -24,6 +24,7 @@ type Metrics struct {
 	retries  *metrics.CounterVec
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
+	compared *metrics.CounterVec
 	gauges   []*managed
 }
 
@@ -58,6 +59,10 @@ func New(build version.Info) *Metrics {
 		stale: counter("controller_manager_stale_sync_skips_total",
 			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
+		compared: counter("controller_manager_plans_compared_total",
+			"Writes that an observer has planned, by what became of them: agreed, superseded, hindered, unseen, "+
+				"explained or unexplained. See /debug/agreement.",
+			"controller", "verdict"),
 	}
 	caught := counter("controller_manager_panics_total",
 		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a "+
@@ -108,6 +113,11 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
 		},
 	}
+}
+
+// Compared counts what became of writes that an observer has planned.
+func (m *Metrics) Compared(controller, verdict string, n int) {
+	m.compared.WithLabelValues(controller, verdict).Add(float64(n))
 }
 
 // Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics

@@ -225,5 +225,10 @@ func (m *instance) run(ctx context.Context) error {
 		return nil
 	}
 	m.startInformers(ctx) // before the lease is won: a standby is warm
+	if m.FollowCaches != nil {
+		if err := m.FollowCaches(m.informers); err != nil {
+			return fmt.Errorf("follow the caches: %w", err)
+		}
+	}
 	return m.leadership.Run(ctx, m.lead)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -72,6 +73,9 @@ type Options struct {
 	// Hooks returns what is called with what a controller does, by its canonical name. It may be nil. With it, the
 	// informers have metrics of their own under the name of Component, which one process can have once (MH-35).
 	Hooks func(controller string) reconcile.Hooks
+	// FollowCaches is given the caches when they have been started, before a controller runs. They are only to be read.
+	// It may be nil.
+	FollowCaches func(*informers.Factory) error
 	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it
 	// returns is called when they have ended. It may be nil.
 	RegisterMetrics func(...metrics.Registerable) (unregister func())

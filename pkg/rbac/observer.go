@@ -25,7 +25,10 @@ func Observer(controllers map[string]Rights) Rights {
 		}
 		all = all.Merge(rights)
 	}
-	return all
+	return all.Merge(Rights{Own: []Rule{
+		{Resource: "events", Verbs: []string{"list"}, For: "whether what is not done was refused"},
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"list"}, For: "whether anybody leads"},
+	}})
 }
 
 // reading returns what of the rules is needed to read. What only admission asks for is for writes.

@@ -63,27 +63,32 @@ func (b *bench) observe(args ...string) *observing {
 	return o
 }
 
-// explains returns what the observer says of a key; ok is false if it says nothing yet.
+// explains returns what the observer says of a key.
 func (o *observing) explains(path string) (rec explain.Record, err error) {
+	return rec, o.ask("explain/"+path, &rec)
+}
+
+// ask reads a page of the observer below /debug.
+func (o *observing) ask(path string, into any) error {
 	transport, err := rest.TransportFor(&rest.Config{BearerToken: o.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
-		return rec, err
+		return err
 	}
-	url := fmt.Sprintf("https://127.0.0.1:%d/debug/explain/%s", o.port, path)
+	url := fmt.Sprintf("https://127.0.0.1:%d/debug/%s", o.port, path)
 	request, err := http.NewRequestWithContext(o.Context(), http.MethodGet, url, nil)
 	if err != nil {
-		return rec, err
+		return err
 	}
 	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
 	if err != nil {
-		return rec, err
+		return err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
-		return rec, fmt.Errorf("%s: %s %w", answer.Status, body, err)
+		return fmt.Errorf("%s: %s %w", answer.Status, body, err)
 	}
-	return rec, json.Unmarshal(body, &rec)
+	return json.Unmarshal(body, into)
 }
 
 // plans waits until the observer plans these steps for a key, and no others.
@@ -98,8 +103,8 @@ func (o *observing) plans(path string, want ...string) {
 	})
 }
 
-// tellsWhy has the command why ask the observer, through a pod that stands for it, with the credentials of an administrator.
-func (o *observing) tellsWhy() {
+// standIn creates a pod that stands for the observer, so that commands find that.
+func (o *observing) standIn() *corev1.Pod {
 	o.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "observer-" + o.ns, Labels: map[string]string{"app.kubernetes.io/name": observer}},
@@ -115,6 +120,13 @@ func (o *observing) tellsWhy() {
 			o.Error(err)
 		}
 	})
+	return pod
+}
+
+// tellsWhy has the command why ask the observer, with the credentials of an administrator.
+func (o *observing) tellsWhy() {
+	o.Helper()
+	pod := o.standIn()
 	o.wait("why says what the observer would do", func() error {
 		m := o.ManagerExactly(o.T, "why", "deployment/web", "--namespace="+o.ns, "--kubeconfig="+o.AdminKubeconfig)
 		code, text := m.Wait(o.T, patience), m.Log()

@@ -34,6 +34,10 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	c.Manager.Hooks, c.Manager.RegisterMetrics = measured.Hooks, measured.Register
+	compared, err := compare(&c, measured)
+	if err != nil {
+		return err
+	}
 	c.Manager.Logger = klog.FromContext(ctx)
 	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
@@ -43,13 +47,20 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	defer measured.Follow(m)()
-	asking, stop := context.WithCancel(ctx)
-	var asked sync.WaitGroup
-	asked.Go(func() { logServerVersion(asking, c.Client) })
-	defer asked.Wait()
+	besides, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { logServerVersion(besides, c.Client) })
+	if compared != nil {
+		beside.Go(func() { compared.Run(besides) })
+	}
+	defer beside.Wait()
 	defer stop()
 	if server == nil {
 		return m.Run(ctx)
 	}
-	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
+	pages := handlers(c, registry, m, began)
+	if compared != nil {
+		pages[agreementPath] = compared
+	}
+	return serveWhile(ctx, server, pages, m.Run)
 }

@@ -1,0 +1,265 @@
+package agreement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Bounds of what is remembered. What is beyond them is counted as dropped.
+const (
+	mostKeys          = 20_000
+	mostBytes         = 64 << 20 // of planned writes
+	mostDisagreements = 200      // the last ones, for people
+	mostSeen          = 4096     // objects that have come or gone lately
+	mostSuspects      = 1000     // writes that are not done, and whose reason is looked for
+)
+
+const (
+	// notDoneAfter is how long a write is planned before it counts as not done.
+	notDoneAfter = time.Minute
+	// settledAfter is how long a write is planned before another one in its place is a disagreement: before, whoever
+	// leads may have decided by what was there shortly before, or shortly after.
+	settledAfter = 2 * time.Second
+	// forgottenAfter is the time after which a key is not expected to be planned again: its object is gone.
+	forgottenAfter = 3 * time.Minute
+	seenFor        = 90 * time.Second // how long is remembered what has come and gone
+	sweepEvery     = 10 * time.Second
+)
+
+// Verdict says what became of a planned write.
+type Verdict string
+
+// The verdicts.
+const (
+	Agreed      Verdict = "agreed"      // it was done
+	Superseded  Verdict = "superseded"  // what it was planned for has changed before it was done
+	Hindered    Verdict = "hindered"    // it is not done because the API server refuses it, or because nobody leads
+	Unseen      Verdict = "unseen"      // it is planned no more, and no cache shows what was done
+	Explained   Verdict = "explained"   // something else was done, or nothing, as a row of docs/parity.md says
+	Unexplained Verdict = "unexplained" // something else was done, or nothing, and no row says why
+)
+
+// Verdicts lists all verdicts.
+func Verdicts() []Verdict {
+	return []Verdict{Agreed, Superseded, Hindered, Unseen, Explained, Unexplained}
+}
+
+// Cached looks up an object as the caches have it. It is not known if no cache tells whether there is one.
+type Cached func(kind schema.GroupVersionKind, key plan.Key) (o plan.Object, known bool)
+
+// Options say whom a comparison tells, and whom it asks.
+type Options struct {
+	Count   func(controller string, v Verdict, n int) // may be nil
+	Now     func() time.Time                          // nil: time.Now
+	Cached  Cached                                    // nil: what is given to [Comparison.Follow]
+	Project func(plan.Object) plan.Object             // what caches keep of an object; nil: all
+	// Hindrance is asked by [Comparison.Run] about disagreements. It may be nil: then nothing excuses one.
+	Hindrance Hindrance
+}
+
+// Comparison holds plans against what was written. Its methods may be called by several goroutines.
+type Comparison struct {
+	Options
+
+	mu       sync.Mutex
+	began    time.Time
+	swept    time.Time
+	keys     map[keyID]*keyState
+	bytes    int // of all items
+	dropped  int // writes that were not compared
+	counts   map[string]map[Verdict]int
+	last     []Disagreement // the last ones, oldest first
+	rows     map[string]int // disagreements that a row explains
+	come     sightings
+	gone     sightings
+	suspects []suspect
+}
+
+// keyID is a key of a controller.
+type keyID struct {
+	controller string
+	key        plan.Key
+}
+
+// keyState is what is planned for a key.
+type keyState struct {
+	owner   types.UID // of the object of the key; empty if that is not known
+	about   plan.Key
+	planned time.Time
+	items   map[string]*item
+}
+
+// New returns a comparison of nothing yet.
+func New(o Options) *Comparison {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Count == nil {
+		o.Count = func(string, Verdict, int) {}
+	}
+	if o.Cached == nil {
+		o.Cached = func(schema.GroupVersionKind, plan.Key) (plan.Object, bool) { return nil, false }
+	}
+	if o.Project == nil {
+		o.Project = func(o plan.Object) plan.Object { return o }
+	}
+	return &Comparison{Options: o, began: o.Now(), swept: o.Now(), keys: map[keyID]*keyState{},
+		counts: map[string]map[Verdict]int{}, rows: map[string]int{}}
+}
+
+// Hooks returns the hooks of a controller, with the comparison told its plans.
+func (c *Comparison) Hooks(controller string, h reconcile.Hooks) reconcile.Hooks {
+	h.Decided = func(d reconcile.Decision) { c.Planned(controller, d) }
+	return h
+}
+
+// Planned tells what was planned last for a key.
+func (c *Comparison) Planned(controller string, d reconcile.Decision) {
+	c.mu.Lock()
+	project := c.Project
+	c.mu.Unlock()
+	items := itemsOf(d.Steps, project)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Now()
+	defer c.sweep(now) // before the lock is given back
+	id := keyID{controller, d.Key}
+	k := c.keys[id]
+	switch {
+	case k != nil:
+	case len(items) == 0:
+		return
+	case len(c.keys) >= mostKeys:
+		c.dropped += len(items)
+		return
+	default:
+		k = &keyState{items: map[string]*item{}}
+		c.keys[id] = k
+	}
+	if k.planned = now; d.Owner != nil {
+		k.owner = d.Owner.GetUID()
+	}
+	k.about = d.Key
+	for _, old := range slices.Sorted(maps.Keys(k.items)) {
+		if next := items[old]; next != nil {
+			c.stillPlanned(id, k, k.items[old], next, now)
+		} else {
+			c.settle(id, k, old, items, now)
+		}
+	}
+	for _, new := range slices.Sorted(maps.Keys(items)) {
+		c.add(k, new, items[new], now)
+	}
+	if len(k.items) == 0 {
+		delete(c.keys, id)
+	}
+}
+
+// add begins to wait for a write, unless it is waited for.
+func (c *Comparison) add(k *keyState, id string, i *item, now time.Time) {
+	if k.items[id] != nil {
+		return
+	}
+	if c.bytes+i.size > mostBytes {
+		c.dropped++
+		return
+	}
+	i.since, i.planned = now, now
+	k.items[id] = i
+	c.bytes += i.size
+}
+
+// stillPlanned is told that a write is planned again. Of several alike, some may have been done.
+func (c *Comparison) stillPlanned(id keyID, k *keyState, i, next *item, now time.Time) {
+	if i.generated {
+		done := min(c.matching(i), i.count)
+		fewer := max(i.count-done-next.count, 0)
+		c.count(id.controller, Agreed, done)
+		c.count(id.controller, Superseded, fewer)
+		if i.count = next.count; done > 0 || fewer > 0 {
+			i.since, i.judged = now, false
+		}
+	}
+	if i.planned = now; now.Sub(i.since) < notDoneAfter || i.judged {
+		return
+	}
+	i.judged = true
+	d := c.disagreement(id, i, now)
+	d.Rule = NotDone
+	if have, known := c.Cached(i.kind, plan.Key{Namespace: i.namespace, Name: i.name}); known && have != nil {
+		if f, has, differs := differing(i.want, leaves(tree(have))); differs {
+			d.about(i, f.path, f.value, has)
+		}
+	}
+	c.suspect(d, Question{About: k.about, Owner: k.owner, Since: i.since})
+}
+
+// suspect has [Comparison.Judge] ask whether there is a reason for a disagreement.
+func (c *Comparison) suspect(d Disagreement, q Question) {
+	if c.Hindrance == nil || len(c.suspects) >= mostSuspects {
+		c.disagree(d)
+		return
+	}
+	c.suspects = append(c.suspects, suspect{d, q})
+}
+
+// count adds to the verdicts of a controller.
+func (c *Comparison) count(controller string, v Verdict, n int) {
+	if n <= 0 {
+		return
+	}
+	if c.counts[controller] == nil {
+		c.counts[controller] = map[Verdict]int{}
+	}
+	c.counts[controller][v] += n
+	c.Count(controller, v, n)
+}
+
+// disagree keeps a disagreement, with the row that explains it.
+func (c *Comparison) disagree(d Disagreement) {
+	verdict := Explained
+	if d.Row = rowOf(d); d.Row == "" {
+		d.Row, verdict = noRow, Unexplained
+	} else {
+		c.rows[d.Row]++
+	}
+	c.count(d.Controller, verdict, 1)
+	if c.last = append(c.last, d); len(c.last) > mostDisagreements {
+		// One that nobody explains stays as long as there is one that a row explains.
+		at := max(slices.IndexFunc(c.last, func(d Disagreement) bool { return d.Row != noRow }), 0)
+		c.last = slices.Delete(c.last, at, at+1)
+	}
+}
+
+// sweep settles what is done, and what is planned no more because its key is not planned any more either.
+func (c *Comparison) sweep(now time.Time) {
+	if now.Sub(c.swept) < sweepEvery {
+		return
+	}
+	c.swept = now
+	c.come.expire(now)
+	c.gone.expire(now)
+	ids := slices.SortedFunc(maps.Keys(c.keys), func(a, b keyID) int {
+		return cmp.Or(cmp.Compare(a.controller, b.controller), cmp.Compare(a.key.String(), b.key.String()))
+	})
+	for _, id := range ids {
+		k := c.keys[id]
+		for _, old := range slices.Sorted(maps.Keys(k.items)) {
+			if now.Sub(k.planned) >= forgottenAfter || now.Sub(k.planned) >= sweepEvery && c.done(k.items[old]) {
+				c.settle(id, k, old, nil, now)
+			}
+		}
+		if len(k.items) == 0 {
+			delete(c.keys, id)
+		}
+	}
+}
