@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
 
+	"github.com/standalone-kcm/controller-manager/internal/history"
 	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -24,6 +25,7 @@ type Metrics struct {
 	retries  *metrics.CounterVec
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
+	history  *metrics.CounterVec
 	gauges   []*managed
 }
 
@@ -58,6 +60,9 @@ func New(build version.Info) *Metrics {
 		stale: counter("controller_manager_stale_sync_skips_total",
 			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
+		history: counter("controller_manager_history_entries_total",
+			"Entries of the history, by what they are about, and by what became of them: written or lost.",
+			"verb", "result"),
 	}
 	caught := counter("controller_manager_panics_total",
 		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a "+
@@ -108,6 +113,11 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
 		},
 	}
+}
+
+// History is what counts the entries of a history.
+func (m *Metrics) History(verb history.Verb, result string, n int) {
+	m.history.WithLabelValues(string(verb), result).Add(float64(n))
 }
 
 // Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics

@@ -16,6 +16,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -72,6 +73,10 @@ type Options struct {
 	// Hooks returns what is called with what a controller does, by its canonical name. It may be nil. With it, the
 	// informers have metrics of their own under the name of Component, which one process can have once (MH-35).
 	Hooks func(controller string) reconcile.Hooks
+	// Gone is called with each object of the caches of objects that a watch shows to be gone while the controllers run,
+	// as it was seen last, and not with those of which only metadata are cached. It may be nil, is called by several
+	// goroutines, and is not to block or to change what it gets.
+	Gone func(plan.Object)
 	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it
 	// returns is called when they have ended. It may be nil.
 	RegisterMetrics func(...metrics.Registerable) (unregister func())

@@ -33,6 +33,7 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	c.Manager.Hooks, c.Manager.RegisterMetrics = measured.Hooks, measured.Register
+	recorder := keepHistory(&c, measured)
 	c.Manager.Logger = klog.FromContext(ctx)
 	m, err := manager.New(c.Client, c.Manager)
 	if err != nil {
@@ -42,8 +43,14 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	defer measured.Follow(m)()
-	if server == nil {
-		return m.Run(ctx)
+	work := m.Run
+	if recorder != nil {
+		work = func(ctx context.Context) error { return recordWhile(ctx, recorder, m.Run) }
 	}
-	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
+	if server == nil {
+		return work(ctx)
+	}
+	all := handlers(c, registry, m, began)
+	addHistory(all, recorder)
+	return serveWhile(ctx, server, all, work)
 }
