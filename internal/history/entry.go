@@ -78,7 +78,7 @@ type Entry struct {
 
 	Error    string `json:"error,omitempty"`
 	Needless bool   `json:"needless,omitempty"` // the object was gone or replaced
-	// Inferred: the process has not done it. It has planned it as a leader would, or seen it by a watch.
+	// Inferred: the process only observes. It has planned it as a leader would, or seen it by a watch.
 	Inferred bool `json:"inferred,omitempty"`
 	Count    int  `json:"count,omitempty"` // of entries that were lost
 }

@@ -206,7 +206,11 @@ func TestNothingConfidentialIsKept(t *testing.T) {
 
 // running is a recorder that writes until stop is called.
 func running(t *testing.T, dir string, most int64) (r *Recorder, stop func()) {
-	r = New(Options{Dir: dir, Most: most})
+	return runs(t, Options{Dir: dir, Most: most})
+}
+
+func runs(t *testing.T, o Options) (r *Recorder, stop func()) {
+	r = New(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()
@@ -469,8 +473,9 @@ func TestRepetitions(t *testing.T) {
 // The story of a pod whose ReplicaSet and Deployment are gone: from the entries of several processes, through restarts.
 func TestStory(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: meta("web")}
-	record := func(dir string, decisions map[string]reconcile.Decision, gone ...plan.Object) []Entry {
-		r, stop := running(t, dir, Least)
+	record := func(observer bool, decisions map[string]reconcile.Decision, gone ...plan.Object) []Entry {
+		dir := t.TempDir()
+		r, stop := runs(t, Options{Dir: dir, Most: Least, Observer: observer})
 		for controller, d := range decisions {
 			r.Decided(controller)(d)
 		}
@@ -490,7 +495,7 @@ func TestStory(t *testing.T) {
 	made := decision([]plan.Step{plan.Create{Object: set(2), Why: "no ReplicaSet has the template"}}, done(plan.Created, set(2)))
 	made.Steps[0] = plan.Create{Object: made.Did[0].Object, Why: "no ReplicaSet has the template"}
 	made.Owner, made.Record.Time = deployment, at.Add(-time.Minute)
-	entries := record(t.TempDir(), map[string]reconcile.Decision{"garbage-collector-controller": collected, "deployment-controller": made},
+	entries := record(false, map[string]reconcile.Decision{"garbage-collector-controller": collected, "deployment-controller": made},
 		p, set(2), deployment)
 	s, ok := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, entries)
 	if !ok || len(s.Chain) != 3 {
@@ -516,7 +521,7 @@ func TestStory(t *testing.T) {
 	// An observer has planned the same, and seen it gone; then nobody of ours has done it.
 	observed := collected
 	observed.Did, observed.Record.Inferred = nil, true
-	entries = record(t.TempDir(), map[string]reconcile.Decision{"garbage-collector-controller": observed}, p)
+	entries = record(true, map[string]reconcile.Decision{"garbage-collector-controller": observed}, p)
 	if s, _ := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, entries); !strings.HasPrefix(s.Summary,
 		"Pod shop/a: it is gone; garbage-collector-controller would have deleted it at 2026-01-02T03:04:05Z: its owner is gone (inferred); gone since ") {
 		t.Error(s.Summary)
@@ -526,7 +531,9 @@ func TestStory(t *testing.T) {
 // What the last object of a name has met is told in one line.
 func TestVerdict(t *testing.T) {
 	gone, own, made := entry("a"), entry("a"), entry("a")
-	gone.Verb, gone.Inferred, gone.Time, made.Verb, made.Rule = Gone, true, at.Add(time.Hour), Created, "missing"
+	gone.Verb, gone.Time, made.Verb, made.Rule = Gone, at.Add(time.Hour), Created, "missing"
+	seen := gone
+	seen.Inferred, seen.Time = true, at.Add(time.Hour+time.Second)
 	own.Controller, made.Controller = "c", "c"
 	refused, needless, planned, evicted, all := own, own, own, own, own
 	refused.Error, needless.Needless, planned.Inferred, evicted.Verb = "forbidden", true, true, Evicted
@@ -536,11 +543,13 @@ func TestVerdict(t *testing.T) {
 	again := made
 	again.Object.UID, again.Time = "other", at.Add(3*time.Hour)
 	for want, entries := range map[string][]Entry{
-		"c deleted it at 2026-01-02T03:04:05Z: too many; gone since 2026-01-02T04:04:05Z":                              {made, own, gone},
-		"c evicted it at 2026-01-02T03:04:05Z: too many":                                                               {made, evicted},
-		"c tried to have it deleted at 2026-01-02T03:04:05Z, and failed: forbidden":                                    {refused},
-		"c found it gone or replaced at 2026-01-02T03:04:05Z":                                                          {needless},
-		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z":           {gone, later},
+		"c deleted it at 2026-01-02T03:04:05Z: too many; gone since 2026-01-02T04:04:05Z":                    {made, own, gone},
+		"c evicted it at 2026-01-02T03:04:05Z: too many":                                                     {made, evicted},
+		"c tried to have it deleted at 2026-01-02T03:04:05Z, and failed: forbidden":                          {refused},
+		"c found it gone or replaced at 2026-01-02T03:04:05Z":                                                {needless},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z": {gone, later, seen},
+		"it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was quicker; gone since " +
+			"2026-01-02T04:04:06Z": {seen, seen},
 		"c would have deleted it at 2026-01-02T03:04:05Z: too many (inferred); nothing shows that it is gone":          {planned},
 		"c deleted all objects of kind Pod in shop at 2026-01-02T03:04:05Z: too many; gone since 2026-01-02T04:04:05Z": {all, gone},
 		"c created it: missing; nothing shows that it is gone":                                                         {own, gone, again},

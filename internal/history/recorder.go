@@ -43,6 +43,9 @@ const (
 type Options struct {
 	Dir  string // a folder that no other process uses; it is made if it is missing
 	Most int64  // bytes of all files, at least [Least]
+	// Observer: the process only observes. That it has not planned the deletion of what is gone says little: whoever
+	// leads may have been quicker.
+	Observer bool
 	// Count is called with what became of entries, for metrics. It may be nil.
 	Count func(verb Verb, result string, n int)
 }
@@ -92,7 +95,7 @@ func (r *Recorder) Decided(controller string) func(reconcile.Decision) {
 // Gone notes that a watch has shown an object to be gone.
 func (r *Recorder) Gone(o plan.Object) {
 	r.record(Entry{Time: time.Now(), Verb: Gone, Object: refOf(o), Version: o.GetResourceVersion(), Owners: ownersOf(o),
-		Saw: saw(o), Inferred: true})
+		Saw: saw(o), Inferred: r.Observer})
 }
 
 // record has an entry written. A deletion that was carried out waits for room for a moment. Plans and failures, which

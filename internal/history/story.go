@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -37,6 +38,7 @@ type Link struct {
 func Tell(about Ref, entries []Entry) (s Story, ok bool) {
 	entries = slices.Clone(entries)
 	byTime(entries)
+	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return reflect.DeepEqual(a, b) }) // two ways to one process
 	last := slices.IndexFunc(entries, func(e Entry) bool { return e.Object.named(about) })
 	if last < 0 {
 		return s, false
@@ -93,8 +95,9 @@ func verdict(o Ref, entries []Entry) string {
 		}
 		deletion := e.Verb == Deleted || e.Verb == Evicted
 		switch {
+		case e.Verb == Gone && (gone == nil || !e.Inferred):
+			gone = e // who leads knows what it has not done
 		case e.Verb == Gone:
-			gone = e
 		case e.Verb == Created:
 			made = e
 		case deletion && e.Inferred:
@@ -112,6 +115,9 @@ func verdict(o Ref, entries []Entry) string {
 		return collection.says() + since
 	case planned != nil && gone != nil:
 		return "it is gone; " + planned.says() + " (inferred)" + since
+	case gone != nil && gone.Inferred && made == nil:
+		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was quicker" +
+			since
 	case gone != nil:
 		return "somebody else deleted it: no controller that was asked planned it" + since
 	case refused != nil:

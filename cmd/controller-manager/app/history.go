@@ -17,7 +17,8 @@ func keepHistory(c *options.Config, measured *metrics.Metrics) *history.Recorder
 	if c.History.Dir == "" {
 		return nil
 	}
-	r := history.New(history.Options{Dir: c.History.Dir, Most: c.History.Size.Value(), Count: measured.History})
+	r := history.New(history.Options{Dir: c.History.Dir, Most: c.History.Size.Value(), Observer: c.Manager.ReadOnly,
+		Count: measured.History})
 	others := c.Manager.Hooks
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {
 		hooks := others(controller)
