@@ -94,12 +94,6 @@ func entriesOf(controller string, d reconcile.Decision) []Entry {
 		key := refOf(d.Owner)
 		c.base.Key, c.base.KeyVersion = &key, d.Owner.GetResourceVersion()
 	}
-	c.results = make(map[plan.Object][]plan.Result, len(d.Did))
-	for _, r := range d.Did {
-		if worthKeeping(r) {
-			c.results[r.Object] = append(c.results[r.Object], r)
-		}
-	}
 	c.steps(d.Steps)
 	return c.found
 }
@@ -112,9 +106,8 @@ func worthKeeping(r plan.Result) bool {
 // collector makes the entries of one decision.
 type collector struct {
 	reconcile.Decision
-	base    Entry
-	results map[plan.Object][]plan.Result
-	found   []Entry
+	base  Entry
+	found []Entry
 }
 
 func (c *collector) steps(steps []plan.Step) {
@@ -142,8 +135,8 @@ func (c *collector) steps(steps []plan.Step) {
 
 // created notes creations that were carried out. What an observer would create does not exist.
 func (c *collector) created(o plan.Object, why string) {
-	for _, r := range c.results[o] {
-		if r.Verb == plan.Created && r.Err == nil {
+	for _, r := range c.Did {
+		if r.Object == o && r.Verb == plan.Created && r.Err == nil {
 			e := c.about(o, why)
 			e.Verb, e.Object.Name, e.Object.UID, e.Version = Created, r.Name, r.UID, r.Version
 			e.Saw = ""
@@ -196,9 +189,9 @@ func (c *collector) collection(s plan.DeleteCollection) {
 		c.found = append(c.found, e)
 		return
 	}
-	for o, results := range c.results {
-		if r := results[0]; r.Verb == plan.Deleted && o.GetName() == "" && o.GetNamespace() == s.Namespace &&
-			o.GetObjectKind().GroupVersionKind() == s.Kind {
+	for _, r := range c.Did {
+		if r.Verb == plan.Deleted && r.Object.GetName() == "" && r.Object.GetNamespace() == s.Namespace &&
+			r.Object.GetObjectKind().GroupVersionKind() == s.Kind {
 			e.Error = errorOf(e.Object, r.Err)
 			c.found = append(c.found, e)
 		}
@@ -206,11 +199,16 @@ func (c *collector) collection(s plan.DeleteCollection) {
 }
 
 // outcomes are the results of a step for an object. A process that only observes has none, and an entry nevertheless.
-func (c *collector) outcomes(o plan.Object, verb plan.Verb) []plan.Result {
+func (c *collector) outcomes(o plan.Object, verb plan.Verb) (all []plan.Result) {
 	if c.base.Inferred {
 		return []plan.Result{{Verb: verb}}
 	}
-	return slices.DeleteFunc(c.results[o], func(r plan.Result) bool { return r.Verb != verb })
+	for _, r := range c.Did {
+		if r.Object == o && r.Verb == verb && worthKeeping(r) {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // about begins an entry about an object.

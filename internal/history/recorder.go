@@ -20,7 +20,10 @@ const (
 	// mostQueued bounds the entries that wait for the disk.
 	mostQueued = 8192
 	// mostBatch is about how many bytes one write has.
-	mostBatch = 16 << 10
+	mostBatch = 32 << 10
+	// gatherFor is the time between two writes while entries come: a write for each would cost more than the entries do.
+	// What comes after a pause is written at once.
+	gatherFor = 5 * time.Millisecond
 	// waitForRoom is how long a worker waits to get an entry of a deletion into a full queue. Once one has waited in vain,
 	// nobody waits until the disk takes something.
 	waitForRoom = 250 * time.Millisecond
@@ -185,6 +188,9 @@ func (r *Recorder) Run(ctx context.Context) {
 				logger.Info("The history is written again")
 			}
 		}
+		if len(r.queue) < mostQueued/2 {
+			pause(ctx, gatherFor)
+		}
 	}
 }
 
@@ -200,11 +206,19 @@ func (r *Recorder) open(ctx context.Context, logger klog.Logger) *ring {
 			r.problem.Store(last)
 			logger.Info("No history is kept; controllers go on", "err", last, "againAfter", openAgainAfter.String())
 		}
-		select {
-		case <-time.After(openAgainAfter):
-		case <-ctx.Done():
+		if !pause(ctx, openAgainAfter) {
 			return nil
 		}
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
