@@ -28,9 +28,9 @@ func TestHistory(t *testing.T) {
 		return w
 	}
 	for path, want := range map[string]history.Ref{
-		"/debug/history/pod/shop/web":   {Kind: "pod", Namespace: "shop", Name: "web"},
-		"/debug/history/node/a%2Fb":     {Kind: "node", Name: "a/b"},
-		"/debug/history": {}, "/debug/history/pod": {}, "/debug/history/a/b/c/d": {},
+		"/debug/history/pod/shop/web": {Kind: "pod", Namespace: "shop", Name: "web"},
+		"/debug/history/node/a%2Fb":   {Kind: "node", Name: "a/b"},
+		"/debug/history":              {}, "/debug/history/pod": {}, "/debug/history/a/b/c/d": {},
 	} {
 		w := ask(keeps, http.MethodGet, path)
 		if asked != want {

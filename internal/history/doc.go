@@ -10,6 +10,6 @@
 //	entries, err := recorder.About(ctx, history.Ref{Kind: "pod", Namespace: "shop", Name: "web-1"})
 //
 // An [Entry] is made of a fixed list of fields, so no content of an object gets into it. Workers hand entries to one
-// goroutine, which writes them; no controller waits for a disk longer than a moment. [Tell] makes the story of an object
-// from the entries of several processes.
+// goroutine, which writes them; no controller waits for a disk longer than a moment. [Tell] makes the story of an
+// object from the entries of several processes.
 package history

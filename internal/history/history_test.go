@@ -85,10 +85,12 @@ func TestEntries(t *testing.T) {
 		{"copies", decision([]plan.Step{plan.Create{Object: p, Count: 2, Why: "missing"}},
 			plan.Result{Verb: plan.Created, Object: p, Name: "x"}, plan.Result{Verb: plan.Created, Object: p, Name: "y"}),
 			[]string{"created x missing", "created y missing"}},
-		{"a creation that failed", decision([]plan.Step{plan.Create{Object: p}}, plan.Result{Verb: plan.Created, Object: p, Err: refused.Err}), nil},
+		{"a creation that failed", decision([]plan.Step{plan.Create{Object: p}},
+			plan.Result{Verb: plan.Created, Object: p, Err: refused.Err}), nil},
 		{"different creations", decision([]plan.Step{plan.CreateAll{Objects: []plan.Object{p, q}, Why: "missing"}}, done(plan.Created, q)),
 			[]string{"created b missing"}},
-		{"a deletion", decision([]plan.Step{plan.Delete{Objects: []plan.Object{p}, Why: "too many", CheckVersion: true}}, done(plan.Deleted, p)),
+		{"a deletion", decision([]plan.Step{plan.Delete{Objects: []plan.Object{p}, Why: "too many", CheckVersion: true}},
+			done(plan.Deleted, p)),
 			[]string{"deleted a too many uid and resourceVersion"}},
 		{"deletions in sequences, of which one was not tried", decision([]plan.Step{plan.Each{Sequences: [][]plan.Step{
 			{plan.Delete{Objects: []plan.Object{p, q, pod("c")}, Why: "too many"}}}}}, done(plan.Deleted, p), refused),
@@ -155,8 +157,8 @@ func TestNothingConfidentialIsKept(t *testing.T) {
 	var look func(reflect.Type)
 	look = func(of reflect.Type) {
 		switch of {
-		case reflect.TypeFor[string](), reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[time.Time](), reflect.TypeFor[types.UID](),
-			reflect.TypeFor[Verb]():
+		case reflect.TypeFor[string](), reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[time.Time](),
+			reflect.TypeFor[types.UID](), reflect.TypeFor[Verb]():
 			return
 		}
 		switch of.Kind() {
@@ -173,11 +175,13 @@ func TestNothingConfidentialIsKept(t *testing.T) {
 	look(reflect.TypeFor[Entry]())
 	const secret = "hunter2"
 	about := metav1.ObjectMeta{Namespace: "shop", Name: "s", UID: "u", Annotations: map[string]string{"a": secret},
-		Labels: map[string]string{"l": secret}, ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(secret)}}}}
+		Labels:        map[string]string{"l": secret},
+		ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(secret)}}}}
 	for _, o := range []plan.Object{
 		&corev1.Secret{ObjectMeta: about, Data: map[string][]byte{"k": []byte(secret)}, StringData: map[string]string{"k": secret}},
 		&corev1.ConfigMap{ObjectMeta: about, Data: map[string]string{"k": secret}, BinaryData: map[string][]byte{"k": []byte(secret)}},
-		&corev1.Pod{ObjectMeta: about, Spec: corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Value: secret}}, Args: []string{secret}}}},
+		&corev1.Pod{ObjectMeta: about,
+			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Value: secret}}, Args: []string{secret}}}},
 			Status: corev1.PodStatus{Message: secret}},
 	} {
 		_, isPod := o.(*corev1.Pod)

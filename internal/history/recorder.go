@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -21,11 +22,11 @@ const (
 	mostQueued = 8192
 	// mostBatch is about how many bytes one write has.
 	mostBatch = 32 << 10
-	// gatherFor is the time between two writes while entries come: a write for each would cost more than the entries do.
-	// What comes after a pause is written at once.
+	// gatherFor is the time between two writes while entries come: a write for each would cost more than the entries
+	// do. What comes after a pause is written at once.
 	gatherFor = 5 * time.Millisecond
-	// waitForRoom is how long a worker waits to get an entry of a deletion into a full queue. Once one has waited in vain,
-	// nobody waits until the disk takes something.
+	// waitForRoom is how long a worker waits to get an entry of a deletion into a full queue. Once one has waited in
+	// vain, nobody waits until the disk takes something.
 	waitForRoom = 250 * time.Millisecond
 	// openAgainAfter is the time between tries to open the folder.
 	openAgainAfter = 5 * time.Second
@@ -189,7 +190,7 @@ func (r *Recorder) Run(ctx context.Context) {
 			}
 		}
 		if len(r.queue) < mostQueued/2 {
-			pause(ctx, gatherFor)
+			clock.Sleep(ctx, gatherFor)
 		}
 	}
 }
@@ -206,19 +207,9 @@ func (r *Recorder) open(ctx context.Context, logger klog.Logger) *ring {
 			r.problem.Store(last)
 			logger.Info("No history is kept; controllers go on", "err", last, "againAfter", openAgainAfter.String())
 		}
-		if !pause(ctx, openAgainAfter) {
+		if !clock.Sleep(ctx, openAgainAfter) {
 			return nil
 		}
-	}
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -160,7 +160,8 @@ func scan(ctx context.Context, dir string, texts [][]byte, f func(line []byte)) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := scanSegment(s.path, texts, f); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has just been removed
+		err := scanSegment(s.path, texts, f)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has just been removed
 			return err
 		}
 	}

@@ -38,7 +38,8 @@ type Link struct {
 func Tell(about Ref, entries []Entry) (s Story, ok bool) {
 	entries = slices.Clone(entries)
 	byTime(entries)
-	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return reflect.DeepEqual(a, b) }) // two ways to one process
+	// Two pods may lead to one process.
+	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return reflect.DeepEqual(a, b) })
 	last := slices.IndexFunc(entries, func(e Entry) bool { return e.Object.named(about) })
 	if last < 0 {
 		return s, false
@@ -116,8 +117,8 @@ func verdict(o Ref, entries []Entry) string {
 	case planned != nil && gone != nil:
 		return "it is gone; " + planned.says() + " (inferred)" + since
 	case gone != nil && gone.Inferred && made == nil:
-		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was quicker" +
-			since
+		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was " +
+			"quicker" + since
 	case gone != nil:
 		return "somebody else deleted it: no controller that was asked planned it" + since
 	case refused != nil:
@@ -152,7 +153,8 @@ func (e *Entry) says() string {
 	case e.Inferred:
 		return fmt.Sprintf("%s would have %s %s at %s: %s", e.Controller, what, which, stamp(e.Time), e.reason())
 	case e.Error != "":
-		return fmt.Sprintf("%s tried to have %s %s at %s, and failed: %s", e.Controller, which, what, stamp(e.Time), e.Error)
+		return fmt.Sprintf("%s tried to have %s %s at %s, and failed: %s", e.Controller, which, what, stamp(e.Time),
+			e.Error)
 	case e.Needless:
 		return fmt.Sprintf("%s found %s gone or replaced at %s", e.Controller, which, stamp(e.Time))
 	}

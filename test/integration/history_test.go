@@ -16,7 +16,8 @@ import (
 // tells has the command why tell of a pod that is gone, and returns the answer and the exit code.
 func (b *bench) tells(pod string, args ...string) (text string, code int) {
 	b.Helper()
-	m := b.ManagerExactly(b.T, append([]string{"why", "--deleted", "pod/" + pod, "--namespace=" + b.ns, "--kubeconfig=" + b.AdminKubeconfig},
+	m := b.ManagerExactly(b.T, append([]string{"why", "--deleted", "pod/" + pod, "--namespace=" + b.ns,
+		"--kubeconfig=" + b.AdminKubeconfig},
 		args...)...)
 	code = m.Wait(b.T, patience)
 	return m.Log(), code
@@ -70,7 +71,8 @@ func TestHistory(t *testing.T) {
 	})
 	scaled, collected, set := before[i].Name, after[0].Name, b.sets()[0]
 	background := metav1.DeletePropagationBackground
-	if err := b.Client.AppsV1().Deployments(b.ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	if err := b.Client.AppsV1().Deployments(b.ns).Delete(t.Context(), "web", options); err != nil {
 		t.Fatal(err)
 	}
 	b.waitNoPods()
@@ -89,7 +91,8 @@ func TestHistory(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &story); err != nil || code != 0 || story.Kind != "Story" || len(story.Chain) != 3 {
 		t.Errorf("%d, %v: %s", code, err, text)
 	}
-	if text, code := b.tells("never-there"); code != 1 || !strings.Contains(text, "no history tells of it") || strings.Count(text, "\n") != 1 {
+	if text, code = b.tells("never-there"); code != 1 || !strings.Contains(text, "no history tells of it") ||
+		strings.Count(text, "\n") != 1 {
 		t.Errorf("%d: %s", code, text)
 	}
 	pod.remove()

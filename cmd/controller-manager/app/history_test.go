@@ -38,8 +38,9 @@ func TestKeepHistory(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}}
 	about := history.Ref{Kind: "Pod", Namespace: "shop", Name: "web"}
 	err := recordWhile(t.Context(), r, func(context.Context) error {
-		hooks.Decided(reconcile.Decision{Record: explain.Record{Why: "too many"}, Steps: []plan.Step{plan.Delete{Objects: []plan.Object{pod}}},
-			Did: []plan.Result{{Verb: plan.Deleted, Object: pod, Name: "web"}}})
+		hooks.Decided(reconcile.Decision{Record: explain.Record{Why: "too many"},
+			Steps: []plan.Step{plan.Delete{Objects: []plan.Object{pod}}},
+			Did:   []plan.Result{{Verb: plan.Deleted, Object: pod, Name: "web"}}})
 		c.Manager.Gone(pod)
 		return nil
 	})

@@ -81,7 +81,8 @@ func newWhyCommand() *cobra.Command {
 	flags.BoolVar(&o.deleting, "deleting", false,
 		"Say what is being deleted and what is about to be, in the namespace or in all.")
 	flags.BoolVar(&o.deleted, "deleted", false,
-		"Tell who deleted the object, by which rule, and what was seen then, from what managers and observers remember.")
+		"Tell who deleted the object, by which rule, and what was seen then, from what managers and "+
+			"observers remember.")
 	flags.BoolVar(&o.mcp, "mcp", false,
 		"Answer an assistant that speaks the Model Context Protocol on standard input and output.")
 	flags.BoolVar(&o.sendToken, "send-token", false,

@@ -236,7 +236,8 @@ func askDecision(
 		Controller string `json:"controller"`
 		explain.Record
 	}
-	if ok, err = askAbout(ctx, asking, at, about.Kind, plan.Key{Namespace: about.Namespace, Name: about.Name}, &found); !ok {
+	key := plan.Key{Namespace: about.Namespace, Name: about.Name}
+	if ok, err = askAbout(ctx, asking, at, about.Kind, key, &found); !ok {
 		return d, false, err
 	}
 	return why.Decision{

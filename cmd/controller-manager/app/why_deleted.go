@@ -75,7 +75,8 @@ func (a *whyAsker) mayGet(ctx context.Context, m client.Mapping, about history.R
 func (a *whyAsker) remembered(ctx context.Context, about history.Ref) (all []history.Entry, source string, err error) {
 	pods := a.keepers(ctx)
 	if len(pods) == 0 {
-		return nil, "", errors.New("no manager of ours and no observer is found in kube-system, or you may not list its pods")
+		return nil, "", errors.New(
+			"no manager of ours and no observer is found in kube-system, or you may not list its pods")
 	}
 	credentials := throughTunnel(a.config, a.sendToken)
 	if credentials == nil {
