@@ -23,6 +23,9 @@ const (
 	suffix      = ".jsonl"
 )
 
+// errLocked says that another process has the folder.
+var errLocked = errors.New("another process keeps its history there: give each a folder of its own")
+
 // ring is a folder with segments of lines. One goroutine writes; reading is for all, at any time.
 type ring struct {
 	dir   string
