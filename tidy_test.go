@@ -155,6 +155,7 @@ var layers = []string{
 	"internal/workloads/replicas internal/workloads/scale internal/quota/usage internal/credentials",
 	"pkg/manager",
 	"pkg/informers internal/explainhttp",
+	"internal/history",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest internal/why",
 	"internal/podcache",
 	"internal/listwatch",

@@ -118,8 +118,7 @@ func New(o Options) *Comparison {
 
 // Hooks returns the hooks of a controller, with the comparison told its plans.
 func (c *Comparison) Hooks(controller string, h reconcile.Hooks) reconcile.Hooks {
-	h.Decided = func(d reconcile.Decision) { c.Planned(controller, d) }
-	return h
+	return h.AlsoDecided(func(d reconcile.Decision) { c.Planned(controller, d) })
 }
 
 // Planned tells what was planned last for a key.

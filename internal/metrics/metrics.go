@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
 
+	"github.com/standalone-kcm/controller-manager/internal/history"
 	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -25,6 +26,7 @@ type Metrics struct {
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
 	compared *metrics.CounterVec
+	history  *metrics.CounterVec
 	gauges   []*managed
 }
 
@@ -63,6 +65,9 @@ func New(build version.Info) *Metrics {
 			"Writes that an observer has planned, by what became of them: agreed, superseded, hindered, unseen, "+
 				"explained or unexplained. See /debug/agreement.",
 			"controller", "verdict"),
+		history: counter("controller_manager_history_entries_total",
+			"Entries of the history, by what they are about, and by what became of them: written or lost.",
+			"verb", "result"),
 	}
 	caught := counter("controller_manager_panics_total",
 		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a "+
@@ -118,6 +123,11 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 // Compared counts what became of writes that an observer has planned.
 func (m *Metrics) Compared(controller, verdict string, n int) {
 	m.compared.WithLabelValues(controller, verdict).Add(float64(n))
+}
+
+// History is what counts the entries of a history.
+func (m *Metrics) History(verb history.Verb, result string, n int) {
+	m.history.WithLabelValues(string(verb), result).Add(float64(n))
 }
 
 // Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics

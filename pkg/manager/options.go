@@ -17,6 +17,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -76,6 +77,10 @@ type Options struct {
 	// FollowCaches is given the caches when they have been started, before a controller runs. They are only to be read.
 	// It may be nil.
 	FollowCaches func(*informers.Factory) error
+	// Gone is called with each object of the caches of objects that a watch shows to be gone while the controllers run,
+	// as it was seen last, and not with those of which only metadata are cached. It may be nil, is called by several
+	// goroutines, and is not to block or to change what it gets.
+	Gone func(plan.Object)
 	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. What it
 	// returns is called when they have ended. It may be nil.
 	RegisterMetrics func(...metrics.Registerable) (unregister func())

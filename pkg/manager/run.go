@@ -51,6 +51,7 @@ func (m *instance) lead(ctx context.Context) error {
 	m.shared.Tracker.BeginTerm()
 	m.apis.Ask()
 	m.brakes.Begin()
+	defer m.tellGone(ctx)()
 	var all []runnable
 	if !m.ReadOnly { // what brakes would hold is recorded with the keys
 		all = append(all, runnable{Name: "brakes", Run: func(ctx context.Context, began func()) error {

@@ -24,6 +24,18 @@ type Hooks struct {
 	Decided func(Decision)
 }
 
+// AlsoDecided returns hooks that also have a function get decisions, after whoever gets them already.
+func (h Hooks) AlsoDecided(decided func(Decision)) Hooks {
+	first := h.Decided
+	h.Decided = func(d Decision) {
+		if first != nil {
+			first(d)
+		}
+		decided(d)
+	}
+	return h
+}
+
 // Decision is what one reconcile has planned, and what became of that.
 type Decision struct {
 	Key    plan.Key    // as people name it

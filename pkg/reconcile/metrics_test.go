@@ -66,6 +66,17 @@ func TestHooksTellDecisions(t *testing.T) {
 	}
 }
 
+// Several may get decisions: each gets all.
+func TestSeveralGetDecisions(t *testing.T) {
+	var got []string
+	tell := func(who string) func(Decision) { return func(d Decision) { got = append(got, who+" "+d.Key.Name) } }
+	hooks := Hooks{Retry: func() {}}.AlsoDecided(tell("a")).AlsoDecided(tell("b"))
+	hooks.Decided(Decision{Key: plan.Key{Name: "x"}})
+	if !slices.Equal(got, []string{"a x", "b x"}) || hooks.Retry == nil {
+		t.Error(got)
+	}
+}
+
 func TestResultsAreListed(t *testing.T) {
 	for _, c := range []struct {
 		rec      explain.Record

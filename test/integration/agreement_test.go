@@ -58,7 +58,7 @@ spec: {hard: {pods: "8"}}
 func TestObserverAgreesWithOurManager(t *testing.T) {
 	b := alone(t)
 	o := b.observe()
-	o.standIn()
+	o.standsFor(observer)
 	b.Manager(t)
 	b.Apply(t, b.ns, agreementWork)
 	b.waitComplete("web")
@@ -105,7 +105,7 @@ func TestObserverAgreesWithOurManager(t *testing.T) {
 func TestObserverNoticesWhatIsNotDone(t *testing.T) {
 	b := alone(t)
 	o := b.observe()
-	o.standIn()
+	o.standsFor(observer)
 	b.Manager(t, "--controllers=*,-job-controller")
 	b.Apply(t, b.ns, agreementWork)
 	cluster.Eventually(t, 2*time.Minute, "that a Job has no pods is noticed", func() error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,9 +32,11 @@ var observerManifest = filepath.Join(deploy, "observer.yaml")
 // observing is an observer that runs with the rights of its manifest.
 type observing struct {
 	*bench
-	port  int
-	token string // of an account that may ask it
-	begin int64  // of the audit log
+	process *cluster.Manager
+	args    []string // of it
+	port    int
+	token   string // of an account that may ask it
+	begin   int64  // of the audit log
 }
 
 // observe installs the manifest of the observer, and runs one as what that installs, because here no pod runs anything.
@@ -58,12 +61,22 @@ func (b *bench) observe(args ...string) *observing {
 	})
 	o.token = strings.TrimSpace(b.Kubectl(b.T, "--namespace", b.ns, "create", "token", "reader"))
 	kubeconfig := b.KubeconfigOf(b.T, rbac.Home, observer)
-	b.ManagerExactly(b.T, append([]string{"observe", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", o.port)}, args...)...)
+	o.args = append([]string{"observe", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", o.port)}, args...)
+	o.process = b.ManagerExactly(b.T, o.args...)
 	return o
 }
 
-// explains returns what the observer says of a key.
+// restart ends the observer, and begins it with the same arguments.
+func (o *observing) restart() {
+	o.Helper()
+	if code := o.process.Stop(o.T); code != 0 {
+		o.Errorf("the observer ends with %d", code)
+	}
+	o.process = o.ManagerExactly(o.T, o.args...)
+}
+
+// explains returns what the observer says of a key; ok is false if it says nothing yet.
 func (o *observing) explains(path string) (rec explain.Record, err error) {
 	return rec, o.ask("explain/"+path, &rec)
 }
@@ -103,37 +116,46 @@ func (o *observing) plans(path string, want ...string) {
 	})
 }
 
-// standIn creates a pod that stands for the observer, so that commands find that.
-func (o *observing) standIn() *corev1.Pod {
-	o.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "observer-" + o.ns, Labels: map[string]string{"app.kubernetes.io/name": observer}},
-		Spec: corev1.PodSpec{ServiceAccountName: observer, AutomountServiceAccountToken: ptr.To(false),
-			Containers: []corev1.Container{{Name: "observer", Image: "observer"}}},
-	}
-	pods := o.Client.CoreV1().Pods(rbac.Home)
-	if _, err := pods.Create(o.Context(), pod, metav1.CreateOptions{}); err != nil {
-		o.Fatal(err)
-	}
-	o.Cleanup(func() {
-		if err := pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
-			o.Error(err)
-		}
-	})
-	return pod
+// stand is a pod in kube-system that stands for a manager, because here no pod runs anything.
+type stand struct {
+	name   string
+	remove func()
 }
 
-// tellsWhy has the command why ask the observer, with the credentials of an administrator.
+// standsFor makes a pod with the label and the account that pods of a program have. A tunnel to it leads to whoever has the port of
+// managers.
+func (b *bench) standsFor(program string) stand {
+	b.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: program + "-" + b.ns, Labels: map[string]string{"app.kubernetes.io/name": program}},
+		Spec: corev1.PodSpec{ServiceAccountName: program, AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{Name: "program", Image: "program"}}},
+	}
+	pods := b.Client.CoreV1().Pods(rbac.Home)
+	if _, err := pods.Create(b.Context(), pod, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	remove := sync.OnceFunc(func() {
+		if err := pods.Delete(context.Background(), pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(remove)
+	return stand{pod.Name, remove}
+}
+
+// tellsWhy has the command why ask the observer, through a pod that stands for it, with the credentials of an administrator.
 func (o *observing) tellsWhy() {
 	o.Helper()
-	pod := o.standIn()
+	pod := o.standsFor(observer)
+	defer pod.remove()
 	o.wait("why says what the observer would do", func() error {
 		m := o.ManagerExactly(o.T, "why", "deployment/web", "--namespace="+o.ns, "--kubeconfig="+o.AdminKubeconfig)
 		code, text := m.Wait(o.T, patience), m.Log()
 		for _, want := range []string{
 			"Decided:", "deployment-controller about Deployment " + o.ns + "/web,",
 			"create ReplicaSet web-", "(as an observer would, which has not seen it done); looks again in ",
-			"pod kube-system/" + pod.Name + " was asked what controllers have decided",
+			"pod kube-system/" + pod.name + " was asked what controllers have decided",
 		} {
 			if code != 0 || !strings.Contains(text, want) {
 				return fmt.Errorf("exit code %d, there is no %q in\n%s", code, want, text)

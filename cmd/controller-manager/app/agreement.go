@@ -37,8 +37,9 @@ func compare(c *options.Config, measured *metrics.Metrics) (*agreement.Compariso
 		Hindrance: agreement.HindranceOf(client, objects,
 			plan.Key{Namespace: metav1.NamespaceSystem, Name: "kube-controller-manager"}),
 	})
+	others := c.Manager.Hooks
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {
-		return compared.Hooks(controller, measured.Hooks(controller))
+		return compared.Hooks(controller, others(controller))
 	}
 	c.Manager.FollowCaches = compared.Follow
 	return compared, nil

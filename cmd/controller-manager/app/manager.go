@@ -34,6 +34,7 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		return err
 	}
 	c.Manager.Hooks, c.Manager.RegisterMetrics = measured.Hooks, measured.Register
+	recorder := keepHistory(&c, measured)
 	compared, err := compare(&c, measured)
 	if err != nil {
 		return err
@@ -55,12 +56,17 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	}
 	defer beside.Wait()
 	defer stop()
+	work := m.Run
+	if recorder != nil {
+		work = func(ctx context.Context) error { return recordWhile(ctx, recorder, m.Run) }
+	}
 	if server == nil {
-		return m.Run(ctx)
+		return work(ctx)
 	}
 	pages := handlers(c, registry, m, began)
 	if compared != nil {
 		pages[agreementPath] = compared
 	}
-	return serveWhile(ctx, server, pages, m.Run)
+	addHistory(pages, recorder)
+	return serveWhile(ctx, server, pages, work)
 }

@@ -29,14 +29,16 @@ import (
 
 const whyHelp = `Say why an object is not as it was asked to be, and what ends the wait: the first line is the answer.
 With a namespace and no object, it says so of all that is not as wanted there, the worst first.
-With --deleting it says what is about to go, by which rule, and when.
+With --deleting it says what is about to go, by which rule, and when. With --deleted it tells what became of an object
+that may be gone, where managers or observers keep a history (--history-dir).
 
 It asks the API server with your own rights, needs no controller manager of ours in the cluster, and writes nothing.`
 
 const whyExample = `  controller-manager why deployment/web -n shop
   controller-manager why pvc/data -n shop -o json
   controller-manager why -n shop
-  controller-manager why --deleting`
+  controller-manager why --deleting
+  controller-manager why --deleted pod/web-7c9d-x2x4z -n shop`
 
 // whySource says who has answered.
 const whySource = "worked out from the API with your rights; " + noneAsked
@@ -51,6 +53,7 @@ const whyAgainAfter = 2 * time.Second
 type whyOptions struct {
 	kubeconfig, context, namespace, output string
 	watch, deleting, mcp, sendToken        bool
+	deleted                                bool
 	timeout                                time.Duration
 }
 
@@ -77,6 +80,9 @@ func newWhyCommand() *cobra.Command {
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, and answer again when the answer changes.")
 	flags.BoolVar(&o.deleting, "deleting", false,
 		"Say what is being deleted and what is about to be, in the namespace or in all.")
+	flags.BoolVar(&o.deleted, "deleted", false,
+		"Tell who deleted the object, by which rule, and what was seen then, from what managers and "+
+			"observers remember.")
 	flags.BoolVar(&o.mcp, "mcp", false,
 		"Answer an assistant that speaks the Model Context Protocol on standard input and output.")
 	flags.BoolVar(&o.sendToken, "send-token", false,
@@ -94,6 +100,10 @@ func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, o
 		return err
 	case o.deleting && name != "":
 		return errors.New("--deleting is about all objects: name none")
+	case o.deleted && name == "":
+		return errors.New("--deleted is about one object: name it, as in --deleted pod/web-1")
+	case o.deleted && (o.mcp || o.watch):
+		return errors.New("--deleted answers once: leave out --mcp and --watch")
 	case o.mcp && (o.deleting || name != ""):
 		return errors.New("--mcp takes its questions from standard input: ask nothing on the command line")
 	}
@@ -112,6 +122,10 @@ func (o *whyOptions) run(ctx context.Context, args []string, in io.ReadCloser, o
 		return a.about(ctx, resource, plan.Key{Namespace: a.namespace, Name: name})
 	}
 	switch {
+	case o.deleted:
+		ask = func(ctx context.Context) (summarized, error) {
+			return a.deleted(ctx, resource, plan.Key{Namespace: a.namespace, Name: name})
+		}
 	case o.deleting:
 		ask = func(ctx context.Context) (summarized, error) { return a.deletions(ctx, o.namespace) }
 	case name == "":

@@ -22,6 +22,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/why"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const (
@@ -85,15 +86,31 @@ func (a *whyAsker) decide(ctx context.Context, answer *why.Answer) {
 	}
 }
 
-// managers are the pods that may know decisions: those that lead, and then observers. Reading them may be forbidden;
-// then there are none.
+// managers are the pods that may know decisions: those that lead, and then observers.
 func (a *whyAsker) managers(ctx context.Context) (pods []corev1.Pod) {
+	for _, r := range a.ranked(ctx) {
+		if r.rank == leading || r.rank == observing {
+			pods = append(pods, r.Pod)
+		}
+	}
+	return pods
+}
+
+// ranked is a pod that may be a manager.
+type ranked struct {
+	corev1.Pod
+	rank int
+}
+
+// ranked are the pods that may be managers, by rank. Reading them may be forbidden; then there are none.
+func (a *whyAsker) ranked(ctx context.Context) (all []ranked) {
 	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
 	defer cancel()
 	reader, err := a.clients.Kubernetes()
 	if err != nil {
 		return nil
 	}
+	var pods []corev1.Pod
 	for _, selector := range managersLabels {
 		found, err := reader.CoreV1().Pods(managersNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err == nil {
@@ -105,15 +122,20 @@ func (a *whyAsker) managers(ctx context.Context) (pods []corev1.Pod) {
 		return nil
 	}
 	leaders := leadersOf(ctx, reader)
-	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return rank(a, leaders) - rank(b, leaders) })
-	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return rank(p, leaders) == stranger })
+	for _, p := range pods {
+		all = append(all, ranked{p, rank(p, leaders)})
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return a.rank - b.rank })
+	return all
 }
 
 // Pods are asked in this order.
 const (
 	leading = iota
 	observing
-	stranger // a standby, which has decided nothing, or what only has such labels
+	standing // a standby, which has decided nothing since it began, and may remember
+	mirrored // a static pod that is one if its machine is of the control plane
+	stranger // what only has such labels
 )
 
 // rank is the place of a pod among those that are asked. Kubelets may create mirror pods with any labels, but only on
@@ -124,10 +146,14 @@ func rank(pod corev1.Pod, leaders []string) int {
 	switch {
 	case mirror && pod.Spec.HostNetwork && slices.Contains(leaders, pod.Spec.NodeName):
 		return leading
+	case mirror && pod.Spec.HostNetwork:
+		return mirrored
 	case mirror:
 		return stranger
 	case slices.Contains(leaders, pod.Name) && pod.Spec.ServiceAccountName == "controller-manager":
 		return leading
+	case pod.Spec.ServiceAccountName == "controller-manager":
+		return standing
 	case pod.Spec.ServiceAccountName == observer:
 		return observing
 	}
@@ -150,28 +176,36 @@ func leadersOf(ctx context.Context, reader kubernetes.Interface) (names []string
 func (a *whyAsker) decisionsOf(
 	ctx context.Context, pod corev1.Pod, credentials *rest.Config, chain []why.Link,
 ) (all []why.Decision, err error) {
+	err = a.through(ctx, pod, credentials, func(ctx context.Context, asking *http.Client, at string) error {
+		for _, link := range chain {
+			d, ok, err := askDecision(ctx, asking, at+"/debug/explain", link.Object)
+			if err != nil {
+				return err
+			}
+			if ok {
+				all = append(all, d)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// through asks a manager, within a time, by a tunnel to it, at whose end is an address such as https://127.0.0.1:4711.
+func (a *whyAsker) through(ctx context.Context, pod corev1.Pod, credentials *rest.Config,
+	ask func(ctx context.Context, asking *http.Client, at string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
 	defer cancel()
 	port, end, err := a.forward(ctx, pod)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer end()
 	transport, err := rest.TransportFor(credentials)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	asking := &http.Client{Transport: transport}
-	for _, link := range chain {
-		d, ok, err := askDecision(ctx, asking, fmt.Sprintf("https://127.0.0.1:%d/debug/explain", port), link.Object)
-		if err != nil {
-			return all, err
-		}
-		if ok {
-			all = append(all, d)
-		}
-	}
-	return all, nil
+	return ask(ctx, &http.Client{Transport: transport}, fmt.Sprintf("https://127.0.0.1:%d", port))
 }
 
 // throughTunnel returns the credentials of a configuration for the server at the other end of a tunnel; nil if there
@@ -198,41 +232,56 @@ func throughTunnel(config *rest.Config, sendToken bool) *rest.Config {
 func askDecision(
 	ctx context.Context, asking *http.Client, at string, about why.Ref,
 ) (d why.Decision, ok bool, err error) {
-	path := []string{at, url.PathEscape(strings.ToLower(about.Kind)), url.PathEscape(about.Name)}
-	if about.Namespace != "" {
-		path = slices.Insert(path, 2, url.PathEscape(about.Namespace))
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Join(path, "/"), nil)
-	if err != nil {
-		return d, false, err
-	}
-	answer, err := asking.Do(request)
-	if sent := (*url.Error)(nil); errors.As(err, &sent) {
-		err = sent.Err // the address is that of the tunnel, which says nothing to people
-	}
-	if err != nil {
-		return d, false, err
-	}
-	defer answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound: // nothing was decided, or it is another program
-		return d, false, nil
-	default:
-		return d, false, errors.New(answer.Status)
-	}
 	var found struct {
 		Controller string `json:"controller"`
 		explain.Record
 	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(&found); err != nil {
-		return d, false, fmt.Errorf("read the answer: %w", err)
+	key := plan.Key{Namespace: about.Namespace, Name: about.Name}
+	if ok, err = askAbout(ctx, asking, at, about.Kind, key, &found); !ok {
+		return d, false, err
 	}
 	return why.Decision{
 		Object: about, Controller: found.Controller, Time: metav1.NewTime(found.Time), Why: found.Why,
 		Steps: found.Steps, Inferred: found.Inferred, Error: found.Error, Failures: found.Retries,
 		Held: found.Held, NextSeconds: time.Duration(found.Next).Seconds(),
 	}, found.Why != "" || found.Error != "", nil
+}
+
+// mostAnswered bounds the bytes of an answer that are read.
+const mostAnswered = 4 << 20
+
+// askAbout asks for what is below a path about an object. It returns false without an error if the manager knows of
+// none, or is another program.
+func askAbout(
+	ctx context.Context, asking *http.Client, at, kind string, key plan.Key, into any,
+) (known bool, err error) {
+	path := []string{at, url.PathEscape(strings.ToLower(kind)), url.PathEscape(key.Name)}
+	if key.Namespace != "" {
+		path = slices.Insert(path, 2, url.PathEscape(key.Namespace))
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Join(path, "/"), nil)
+	if err != nil {
+		return false, err
+	}
+	answer, err := asking.Do(request)
+	if sent := (*url.Error)(nil); errors.As(err, &sent) {
+		err = sent.Err // the address is that of the tunnel, which says nothing to people
+	}
+	if err != nil {
+		return false, err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return false, nil
+	default:
+		return false, errors.New(answer.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, mostAnswered)).Decode(into); err != nil {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return true, nil
 }
 
 // forward makes a tunnel to the port of a manager through the API server, until end is called.

@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/why"
 )
 
-// The manager that leads is asked first, and then an observer. Nobody else is: a standby has decided nothing, and a kubelet can give a
+// The manager that leads is asked first, and then an observer. A standby has decided nothing, and may remember. A kubelet can give a
 // mirror pod of its node any name and labels.
 func TestWhichManagerIsAsked(t *testing.T) {
 	leaders := []string{"manager-1", "node-a"}
@@ -33,9 +33,12 @@ func TestWhichManagerIsAsked(t *testing.T) {
 	for want, pods := range map[int][]corev1.Pod{
 		leading:   {pod("manager-1", "controller-manager", "controller-manager"), mirror("kube-controller-manager-node-a", "", "node-a")},
 		observing: {pod("controller-manager-observer-x", observer, observer)},
+		standing:  {pod("manager-2", "controller-manager", "controller-manager")},
+		mirrored: {
+			mirror("kube-controller-manager-node-b", "", "node-b"), mirror("manager-1", "controller-manager", "node-b"),
+			mirror("node-a", "", "node-b"), mirror("x", observer, "node-b"),
+		},
 		stranger: {
-			pod("manager-2", "controller-manager", "controller-manager"), mirror("kube-controller-manager-node-b", "", "node-b"),
-			mirror("manager-1", "controller-manager", "node-b"), mirror("node-a", "", "node-b"), mirror("x", observer, "node-b"),
 			pod("manager-1", "controller-manager", "default"), pod("x", observer, "default"),
 		},
 	} {

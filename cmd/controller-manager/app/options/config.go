@@ -24,6 +24,7 @@ type Config struct {
 	Authentication Authentication
 	Authorization  Authorization
 	Metrics        Metrics
+	History        History
 
 	Emulated string                       // version that features are of, such as 1.37 (CLI-29)
 	Flags    map[string]string            // all values by name, for people to look at

@@ -29,6 +29,7 @@ type Options struct {
 	Authentication Authentication
 	Authorization  Authorization
 	Metrics        Metrics
+	History        History
 	Ignored        *ignored.Flags
 
 	registry []manager.Controller
@@ -79,6 +80,7 @@ func (o *Options) sections() []section {
 		section{title: "authentication", group: &o.Authentication},
 		section{title: "authorization", group: &o.Authorization},
 		section{title: "metrics", group: &o.Metrics},
+		section{title: "history", group: &o.History},
 		section{title: "other controllers'", group: ofPackage{o.Ignored}, idle: true},
 	)
 }
@@ -97,6 +99,7 @@ func New(registry []manager.Controller) *Options {
 		Authentication: newAuthentication(),
 		Authorization:  newAuthorization(),
 		Metrics:        newMetrics(),
+		History:        newHistory(),
 		registry:       registry,
 		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // "_" for "-" (CLI-1)
 	}

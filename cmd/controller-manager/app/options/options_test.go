@@ -83,6 +83,8 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 		"endpoint-cleanup-when-disabled":            "bool false",
 		"brake-share":                               "float 0.5",
 		"brake-least":                               "int 5",
+		"history-dir":                               "string",
+		"history-size":                              "quantity 64Mi",
 		"concurrent-disruption-syncs":               "int32 5", // the original's is 1
 		"taint-eviction-respect-disruption-budgets": "bool false",
 		"terminated-pod-gc-max-age":                 "duration 0s",
@@ -126,6 +128,10 @@ func TestDefaults(t *testing.T) {
 	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Manager.Brake != (brake.Budget{Share: 0.5, MinObjects: 5}) ||
 		off.Manager.Brake != (brake.Budget{Share: -1, MinObjects: -1}) {
 		t.Errorf("brakes: %+v, and off: %+v", got.Manager.Brake, off.Manager.Brake)
+	}
+	if on := mustConfigure(t, "--history-dir=/var/lib/history", "--history-size=128Mi"); got.History.Dir != "" ||
+		got.History.Size.Value() != 64<<20 || on.History.Dir != "/var/lib/history" || on.History.Size.Value() != 128<<20 {
+		t.Errorf("history: %+v, and on: %+v", got.History, on.History)
 	}
 	l := got.Manager.LeaderElection
 	if !got.Manager.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
@@ -202,6 +208,8 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-22 negative resync", "--min-resync-period=-1h", "--min-resync-period must not be negative: -1h0m0s"},
 		{"more than all", "--brake-share=1.5", "--brake-share must be from 0 to 1, not 1.5"},
 		{"no number", "--brake-share=NaN", "--brake-share must be from 0 to 1, not NaN"},
+		{"a small history", "--history-size=1023Ki", "--history-size must be at least 1Mi, not 1023Ki"},
+		{"a size that is none", "--history-size=much", "--history-size"},
 		{"fewer than none", "--brake-least=-1", "--brake-least must not be negative: -1"},
 		{"CLI-23 negative start interval", "--controller-start-interval=-1s", "--controller-start-interval must not be negative"},
 		{"CLI-24 negative shutdown timeout", "--controller-shutdown-timeout=-1s", "--controller-shutdown-timeout must not be negative"},
