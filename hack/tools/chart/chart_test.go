@@ -96,7 +96,8 @@ func TestSameObjects(t *testing.T) {
 	for mode, manifests := range map[string]string{
 		"beside": overlay("beside-upstream"), "standalone": overlay("standalone"), "observer": string(observer),
 	} {
-		text, err := render(t, fmt.Sprintf("mode=%q", mode))
+		// Only the manifest of the observer keeps a history.
+		text, err := render(t, fmt.Sprintf("mode=%q", mode), fmt.Sprintf("history=%t", mode == "observer"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +130,7 @@ func asText(t *testing.T, o any) string {
 func TestValues(t *testing.T) {
 	for _, test := range []struct{ values, says string }{
 		{`image={"repository":"example.com/cm","digest":"sha256:` + strings.Repeat("0", 64) + `"}`, "image: \"example.com/cm@sha256:0000"},
+		{`mode="standalone"`, "- --history-dir=/var/lib/history\n"},
 		{`mode="standalone";extraArgs=["--cluster-cidr=10.0.0.0/16"];roles="all"`, "- \"--cluster-cidr=10.0.0.0/16\""},
 		{`mode="standalone";monitoring={"serviceMonitor":{"enabled":true,"labels":{"release":"prometheus"}}}`, "release: prometheus"},
 		{`mode="standalone";monitoring={"serviceMonitor":{"enabled":true}}`, "name: controller-manager:metrics-reader"},
