@@ -176,7 +176,7 @@ func TestNothingConfidentialIsKept(t *testing.T) {
 	const secret = "hunter2"
 	about := metav1.ObjectMeta{Namespace: "shop", Name: "s", UID: "u", Annotations: map[string]string{"a": secret},
 		Labels:        map[string]string{"l": secret},
-		ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(secret)}}}}
+		ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(secret)}}}
 	for _, o := range []plan.Object{
 		&corev1.Secret{ObjectMeta: about, Data: map[string][]byte{"k": []byte(secret)}, StringData: map[string]string{"k": secret}},
 		&corev1.ConfigMap{ObjectMeta: about, Data: map[string]string{"k": secret}, BinaryData: map[string][]byte{"k": []byte(secret)}},

@@ -1,11 +1,15 @@
 package integration
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -144,6 +149,42 @@ func (b *bench) standsFor(program string) stand {
 	return stand{pod.Name, remove}
 }
 
+// collects has the command collect make a bundle of the observer, through a pod that stands for it.
+func (o *observing) collects() {
+	o.Helper()
+	pod := o.standsFor(observer)
+	defer pod.remove()
+	file := filepath.Join(o.TempDir(), "bundle.tar.gz")
+	m := o.ManagerExactly(o.T, "collect", "--file="+file, "--kubeconfig="+o.AdminKubeconfig)
+	if code := m.Wait(o.T, patience); code != 0 {
+		o.Fatalf("collect ends with %d: %s", code, m.Log())
+	}
+	packed, err := os.Open(file)
+	if err != nil {
+		o.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		o.Fatal(err)
+	}
+	missing := sets.New("version.json", "server.txt", "errors.txt", pod.name+"/pod.yaml", pod.name+"/livez.txt", pod.name+"/configz.json",
+		pod.name+"/metrics.txt", pod.name+"/explain.json", pod.name+"/agreement.json")
+	for r := tar.NewReader(unpacked); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			o.Fatal(err)
+		}
+		missing.Delete(h.Name)
+	}
+	if len(missing) > 0 {
+		o.Errorf("the bundle lacks %v", sets.List(missing))
+	}
+}
+
 // tellsWhy has the command why ask the observer, through a pod that stands for it, with the credentials of an administrator.
 func (o *observing) tellsWhy() {
 	o.Helper()
@@ -211,6 +252,7 @@ func TestObserver(t *testing.T) {
 		return nil
 	})
 	o.tellsWhy()
+	o.collects()
 	b.Manager(t)
 	b.waitComplete("web")
 	o.plans("deployment/" + b.ns + "/web")

@@ -30,7 +30,8 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 	}
 	o.Violations = append(o.Violations, w.unsafe()...)
 	if !rested {
-		o.Violations = append([]string{fmt.Sprintf("L1 it does not come to rest within %v", restive)}, o.Violations...)
+		restless := fmt.Sprintf("L1 it does not come to rest within %v and %d changes", restive, restless)
+		o.Violations = append([]string{restless}, o.Violations...)
 	}
 	return o
 }

@@ -30,6 +30,9 @@ import (
 const (
 	restful = 70 * time.Second // without a change the world has come to rest: longer than any back-off and progress deadline
 	restive = time.Hour        // the longest that it may take to come to rest, once nothing more happens to it
+	// restless is how many changes there may be until then. A mistake that never ends makes more in minutes of virtual time, each of which
+	// takes real time, too.
+	restless = 30_000
 )
 
 // world is a simulation that runs.
@@ -237,7 +240,8 @@ func (w *world) rest() bool {
 	if w.script.Setting("recovery", 0) > 0 {
 		quiet = patient
 	}
-	for healed := time.Now(); time.Since(healed) < restive; time.Sleep(5 * time.Second) {
+	first := w.server.Version()
+	for healed := time.Now(); time.Since(healed) < restive && w.server.Version()-first < restless; time.Sleep(5 * time.Second) {
 		if time.Since(healed) > quiet && time.Since(w.record.lastActivity()) > quiet {
 			return true
 		}

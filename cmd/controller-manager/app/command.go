@@ -49,7 +49,8 @@ func NewCommand(p Program) *cobra.Command {
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command)
 	command.AddCommand(newVersionCommand(o), newHandoverCommand(o), newObserveCommand(p, o, &asked), newWhyCommand(),
-		newControllersCommand(p, o), newCheckCommand(o), newCopyCommand())
+		newControllersCommand(p, o), newCheckCommand(o), newCopyCommand(),
+		newCollectCommand())
 	if p.Name == "kubectl-why" { // a plugin, which people call as a command of kubectl
 		command.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
 	}

@@ -176,7 +176,7 @@ func leadersOf(ctx context.Context, reader kubernetes.Interface) (names []string
 func (a *whyAsker) decisionsOf(
 	ctx context.Context, pod corev1.Pod, credentials *rest.Config, chain []why.Link,
 ) (all []why.Decision, err error) {
-	err = a.through(ctx, pod, credentials, func(ctx context.Context, asking *http.Client, at string) error {
+	ask := func(ctx context.Context, asking *http.Client, at string) error {
 		for _, link := range chain {
 			d, ok, err := askDecision(ctx, asking, at+"/debug/explain", link.Object)
 			if err != nil {
@@ -187,14 +187,15 @@ func (a *whyAsker) decisionsOf(
 			}
 		}
 		return nil
-	})
+	}
+	err = a.through(ctx, pod, credentials, decidedWithin, ask)
 	return all, err
 }
 
 // through asks a manager, within a time, by a tunnel to it, at whose end is an address such as https://127.0.0.1:4711.
-func (a *whyAsker) through(ctx context.Context, pod corev1.Pod, credentials *rest.Config,
+func (a *whyAsker) through(ctx context.Context, pod corev1.Pod, credentials *rest.Config, within time.Duration,
 	ask func(ctx context.Context, asking *http.Client, at string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	port, end, err := a.forward(ctx, pod)
 	if err != nil {

@@ -87,14 +87,15 @@ func (a *whyAsker) remembered(ctx context.Context, about history.Ref) (all []his
 	for _, pod := range pods {
 		var found explainhttp.Known
 		what := "was asked"
-		err := a.through(ctx, pod, credentials, func(ctx context.Context, asking *http.Client, at string) error {
+		ask := func(ctx context.Context, asking *http.Client, at string) error {
 			known, err := askAbout(ctx, asking, at+"/debug/history", about.Kind,
 				plan.Key{Namespace: about.Namespace, Name: about.Name}, &found)
 			if kept = kept || known; err == nil && !known {
 				what = "keeps no history, see --history-dir"
 			}
 			return err
-		})
+		}
+		err := a.through(ctx, pod, credentials, decidedWithin, ask)
 		if err != nil {
 			what = "did not answer: " + err.Error()
 		}
