@@ -30,9 +30,9 @@ import (
 const (
 	restful = 70 * time.Second // without a change the world has come to rest: longer than any back-off and progress deadline
 	restive = time.Hour        // the longest that it may take to come to rest, once nothing more happens to it
-	// restless is how many changes there may be until then. A mistake that never ends makes more in minutes of virtual time, each of which
-	// takes real time, too.
-	restless = 30_000
+	// restless is how many changes a world may have. A mistake that never ends makes more in minutes of virtual time, and each takes real
+	// time, too.
+	restless = 50_000
 )
 
 // world is a simulation that runs.
@@ -142,7 +142,9 @@ func (w *world) run(ctx context.Context) Outcome {
 	last := w.schedule()
 	w.cluster.After(last+time.Second, w.heal)
 	defer w.animate(ctx)()
-	time.Sleep(last + 2*time.Second)
+	for end := began.Add(last + 2*time.Second); time.Now().Before(end) && w.server.Version() < restless; {
+		time.Sleep(min(5*time.Second, time.Until(end)))
+	}
 	rested := w.rest()
 	w.finish()
 	return w.outcome(began, rested)
@@ -240,8 +242,7 @@ func (w *world) rest() bool {
 	if w.script.Setting("recovery", 0) > 0 {
 		quiet = patient
 	}
-	first := w.server.Version()
-	for healed := time.Now(); time.Since(healed) < restive && w.server.Version()-first < restless; time.Sleep(5 * time.Second) {
+	for healed := time.Now(); time.Since(healed) < restive && w.server.Version() < restless; time.Sleep(5 * time.Second) {
 		if time.Since(healed) > quiet && time.Since(w.record.lastActivity()) > quiet {
 			return true
 		}

@@ -145,9 +145,6 @@ type Mutant struct {
 	Oracle string // that must find it; others may find it as well. SettledOracle stands for Entry.Settled.
 	// Around is the controller with which random scripts stay that look for it. Mutants of an entry need not say it.
 	Around string
-	// Endless says why a run with it need not end, for a mistake with which a controller works for ever at one moment of virtual time.
-	// Other mistakes must be found by an oracle.
-	Endless string
 }
 
 // SettledOracle is the name by which violations are reported that Entry.Settled finds.
