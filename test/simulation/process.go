@@ -95,6 +95,9 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 		Component: "kube-controller-manager", Controllers: p.world.registry, Off: map[string]string{}, RootCAFile: suite.RootCAFile(),
 		FeatureGates: gates(p.world.script), LeaderElect: set("elect", 1) == 1, Logger: klog.FromContext(ctx),
 	}
+	if set("observe", 0) == 1 {
+		o.ReadOnly, o.LeaderElect = true, false
+	}
 	if set("standby", 0) == 1 {
 		o.LeaderElection.OnLoss = leaderelection.Standby
 	}
