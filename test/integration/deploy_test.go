@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -174,19 +175,7 @@ func TestInstalledDeployment(t *testing.T) {
 	if _, err := deployments.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, now, ours := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
-			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=controller-manager"}
-		for _, err := range []error{
-			deployments.DeleteCollection(ctx, now, ours),
-			c.Client.AppsV1().ReplicaSets(d.Namespace).DeleteCollection(ctx, now, ours),
-			c.Client.CoreV1().Pods(d.Namespace).DeleteCollection(ctx, now, ours),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	t.Cleanup(func() { b.removeDeployed("controller-manager") })
 	b.waitComplete(d.Name)
 	nodes := map[string]bool{}
 	for _, p := range b.pods() {
@@ -215,4 +204,19 @@ func deploymentIn(t *testing.T, manifests string) *appsv1.Deployment {
 	}
 	t.Fatal("there is no Deployment")
 	return nil
+}
+
+// removeDeployed removes the Deployment of a program with what was made of it, whether a manager runs or not.
+func (b *bench) removeDeployed(program string) {
+	ctx, now, ours := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + program}
+	for _, err := range []error{
+		b.Client.AppsV1().Deployments(rbac.Home).DeleteCollection(ctx, now, ours),
+		b.Client.AppsV1().ReplicaSets(rbac.Home).DeleteCollection(ctx, now, ours),
+		b.Client.CoreV1().Pods(rbac.Home).DeleteCollection(ctx, now, ours),
+	} {
+		if err != nil {
+			b.Error(err)
+		}
+	}
 }

@@ -50,6 +50,7 @@ func (b *bench) observe(args ...string) *observing {
 	if b.CertKubeconfig == "" {
 		b.Skip("another manager than ours has no observer")
 	}
+	b.Cleanup(func() { b.removeDeployed(observer) }) // a pod that a manager has made of it would stand for the next one
 	b.Kubectl(b.T, "apply", "--validate=strict", "--filename", observerManifest)
 	o := &observing{bench: b, port: b.ManagerPort, begin: b.AuditEnd(b.T)}
 	b.Kubectl(b.T, "--namespace", b.ns, "create", "serviceaccount", "reader")
