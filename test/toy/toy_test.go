@@ -136,7 +136,8 @@ func inGeneratedFiles(t *testing.T, gen string) {
 			t.Errorf("--check, exit code %d, does not say: %s\n%s", code, want, out)
 		}
 	}
-	written := []string{roles, "deploy/kustomize/roles/default/rbac.yaml", rights, "docs/controllers.md"}
+	written := []string{roles, "deploy/kustomize/roles/default/rbac.yaml", rights, "docs/controllers.md",
+		"deploy/chart/files/roles-all.yaml", "deploy/chart/files/roles-default.yaml"}
 	if out, code := run(t, copied, gen); code != 0 || out != strings.Join(written, "\n")+"\n" {
 		t.Errorf("it has written, with exit code %d:\n%s", code, out)
 	}
