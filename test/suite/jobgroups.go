@@ -210,7 +210,7 @@ var groupMutants = []Mutant{
 
 var groupScenarios = []Scenario{{
 	Name: "run a gang that grows", Play: func(u *User) {
-		u.createGang("gang", 6, 2)
+		u.createGang("gang", TerminatedThreshold, 2) // of more, podgc would delete some when its period is over
 		u.waitJobPods(2)
 		u.Try("scale the gang", func() error {
 			return edit(u, "gang", func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](3) })
