@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"time"
@@ -32,8 +31,8 @@ rights, as kubectl does, and writes one archive. No Secret is read. What could n
 const (
 	// mostCollected bounds the bytes of one file of a bundle.
 	mostCollected = 32 << 20
-	// collectedWithin bounds how long one page of a manager may take.
-	collectedWithin = 20 * time.Second
+	// collectedWithin bounds how long the pages of one manager may take.
+	collectedWithin = time.Minute
 )
 
 // collectedPages are those of a manager, by the names of their files. None of them has the content of objects.
@@ -170,18 +169,20 @@ func (a *whyAsker) collectPod(
 		b.errors = append(b.errors, pod.Name+": it was not asked: you have no client certificate, see --send-token")
 		return nil
 	}
-	for _, each := range collectedPages {
-		var text []byte
-		ask := func(ctx context.Context, asking *http.Client, at string) (err error) {
-			text, err = readPage(ctx, asking, at+each.page)
-			return err
+	var broken error // of the archive, which ends all
+	ask := func(ctx context.Context, asking *http.Client, at string) error {
+		for _, each := range collectedPages {
+			text, err := readPage(ctx, asking, at+each.page)
+			if broken = b.add(path.Join(pod.Name, each.file), text, err); broken != nil {
+				return nil
+			}
 		}
-		err := a.through(ctx, pod, credentials, collectedWithin, ask)
-		if err := b.add(path.Join(pod.Name, each.file), text, err); err != nil {
-			return err
-		}
+		return nil
 	}
-	return nil
+	if err := a.through(ctx, pod, credentials, collectedWithin, ask); err != nil {
+		b.errors = append(b.errors, fmt.Sprintf("%s: %v", pod.Name, err))
+	}
+	return broken
 }
 
 // publicPart is what a bundle says of a pod: no environment and no annotation, in which people keep credentials.
@@ -203,14 +204,7 @@ func publicPart(pod corev1.Pod) *corev1.Pod {
 // readPage reads a page of a manager. A check that fails is told with a status of its own, and is what people want to
 // read.
 func readPage(ctx context.Context, asking *http.Client, at string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := asking.Do(request)
-	if sent := (*url.Error)(nil); errors.As(err, &sent) {
-		err = sent.Err // the address is that of the tunnel, which says nothing to people
-	}
+	answer, err := getThrough(ctx, asking, at)
 	if err != nil {
 		return nil, err
 	}

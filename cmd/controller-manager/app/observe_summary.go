@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/agreement"
@@ -70,26 +69,20 @@ func (a *whyAsker) compared(ctx context.Context) (r agreement.Report, err error)
 	if credentials == nil {
 		return r, errors.New("you have no client certificate by which the observer knows you: see --send-token")
 	}
-	transport, err := rest.TransportFor(credentials)
+	err = a.through(ctx, pods[0], credentials, a.timeout,
+		func(ctx context.Context, asking *http.Client, at string) (err error) {
+			r, err = askCompared(ctx, asking, at+agreementPath)
+			return err
+		})
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("pod %s/%s: %w", pods[0].Namespace, pods[0].Name, err)
 	}
-	port, end, err := a.forward(ctx, pods[0])
-	if err != nil {
-		return r, fmt.Errorf("reach pod %s/%s: %w", pods[0].Namespace, pods[0].Name, err)
-	}
-	defer end()
-	asking := &http.Client{Transport: transport, Timeout: a.timeout}
-	return askCompared(ctx, asking, fmt.Sprintf("https://127.0.0.1:%d%s", port, agreementPath))
+	return r, nil
 }
 
 // askCompared reads the report of an observer.
 func askCompared(ctx context.Context, asking *http.Client, at string) (r agreement.Report, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return r, err
-	}
-	answer, err := asking.Do(request)
+	answer, err := getThrough(ctx, asking, at)
 	if err != nil {
 		return r, fmt.Errorf("ask the observer: %w", err)
 	}

@@ -248,6 +248,20 @@ func askDecision(
 	}, found.Why != "" || found.Error != "", nil
 }
 
+// getThrough asks for a page at the end of a tunnel. Its errors do not name the address there, which says nothing to
+// people.
+func getThrough(ctx context.Context, asking *http.Client, page string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := asking.Do(request)
+	if sent := (*url.Error)(nil); errors.As(err, &sent) {
+		err = sent.Err
+	}
+	return answer, err
+}
+
 // mostAnswered bounds the bytes of an answer that are read.
 const mostAnswered = 4 << 20
 
@@ -260,14 +274,7 @@ func askAbout(
 	if key.Namespace != "" {
 		path = slices.Insert(path, 2, url.PathEscape(key.Namespace))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Join(path, "/"), nil)
-	if err != nil {
-		return false, err
-	}
-	answer, err := asking.Do(request)
-	if sent := (*url.Error)(nil); errors.As(err, &sent) {
-		err = sent.Err // the address is that of the tunnel, which says nothing to people
-	}
+	answer, err := getThrough(ctx, asking, strings.Join(path, "/"))
 	if err != nil {
 		return false, err
 	}
