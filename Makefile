@@ -187,7 +187,7 @@ simulate: ## Random work and faults in virtual time for SIM_TIME (200s); a faili
 # "go run ./test/chaos/reliability -help" lists the flags that RELIABILITY may have.
 reliability: build localcluster ## Run the suites of test/chaos with ours and the original and write the tables of docs/reliability.md
 	go -C hack/localcluster run . build --with-upstream
-	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
 
 # The releases before the one that the control plane is of.
 OLDER := 1.36 1.35

@@ -21,11 +21,14 @@ type Verb string
 // The verbs of entries.
 const (
 	Created Verb = "created"
-	Changed Verb = "changed" // its owners, its finalizers, or how many replicas it wants
-	Deleted Verb = "deleted"
-	Evicted Verb = "evicted" // by the eviction API
-	Gone    Verb = "gone"    // a watch has shown that the object is not there any more
-	Lost    Verb = "lost"    // entries that could not be kept
+	// Deleting: a controller is about to delete or evict the object. What became of that is in an entry after it,
+	// unless the process was killed meanwhile.
+	Deleting Verb = "deleting"
+	Changed  Verb = "changed" // its owners, its finalizers, or how many replicas it wants
+	Deleted  Verb = "deleted"
+	Evicted  Verb = "evicted" // by the eviction API
+	Gone     Verb = "gone"    // a watch has shown that the object is not there any more
+	Lost     Verb = "lost"    // entries that could not be kept
 )
 
 // Bounds of what an entry holds.
@@ -88,14 +91,36 @@ func entriesOf(controller string, d reconcile.Decision) []Entry {
 	if !d.Record.Inferred && !slices.ContainsFunc(d.Did, worthKeeping) {
 		return nil // nearly all reconciles: they write a status, or nothing
 	}
-	c := collector{Decision: d, base: Entry{Time: d.Record.Time, Controller: controller, Decision: clip(d.Record.Why),
-		Inferred: d.Record.Inferred}}
-	if d.Owner != nil {
-		key := refOf(d.Owner)
-		c.base.Key, c.base.KeyVersion = &key, d.Owner.GetResourceVersion()
-	}
+	c := newCollector(controller, d)
 	c.steps(d.Steps)
 	return c.found
+}
+
+// pendingOf returns the entries about what one reconcile is about to delete.
+func pendingOf(controller string, d reconcile.Decision) []Entry {
+	d.Steps = deletionsOf(d.Steps)
+	if len(d.Steps) == 0 {
+		return nil
+	}
+	c := newCollector(controller, d)
+	c.pending = true
+	c.steps(d.Steps)
+	return c.found
+}
+
+// deletionsOf returns those of the steps that delete.
+func deletionsOf(steps []plan.Step) (all []plan.Step) {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case plan.Delete, plan.DeleteCollection:
+			all = append(all, s)
+		case plan.Each:
+			for _, sequence := range s.Sequences {
+				all = append(all, deletionsOf(sequence)...)
+			}
+		}
+	}
+	return all
 }
 
 // worthKeeping reports whether a write can be the subject of an entry.
@@ -106,8 +131,19 @@ func worthKeeping(r plan.Result) bool {
 // collector makes the entries of one decision.
 type collector struct {
 	reconcile.Decision
-	base  Entry
-	found []Entry
+	base    Entry
+	pending bool // nothing has been carried out yet
+	found   []Entry
+}
+
+func newCollector(controller string, d reconcile.Decision) *collector {
+	c := &collector{Decision: d, base: Entry{Time: d.Record.Time, Controller: controller, Decision: clip(d.Record.Why),
+		Inferred: d.Record.Inferred}}
+	if d.Owner != nil {
+		key := refOf(d.Owner)
+		c.base.Key, c.base.KeyVersion = &key, d.Owner.GetResourceVersion()
+	}
+	return c
 }
 
 func (c *collector) steps(steps []plan.Step) {
@@ -170,7 +206,10 @@ func (c *collector) deleted(s plan.Delete) {
 		for _, r := range c.outcomes(o, plan.Deleted) {
 			e := c.about(o, s.Why)
 			e.Verb, e.Precondition, e.Needless, e.Error = Deleted, "uid", r.Needless, errorOf(e.Object, r.Err)
-			if s.Evict {
+			switch {
+			case c.pending:
+				e.Verb = Deleting
+			case s.Evict:
 				e.Verb = Evicted
 			}
 			if s.CheckVersion {
@@ -185,7 +224,10 @@ func (c *collector) deleted(s plan.Delete) {
 func (c *collector) collection(s plan.DeleteCollection) {
 	e := c.base
 	e.Verb, e.Object, e.Rule = Deleted, Ref{Group: s.Kind.Group, Kind: s.Kind.Kind, Namespace: s.Namespace}, clip(s.Why)
-	if e.Inferred {
+	if c.pending {
+		e.Verb = Deleting
+	}
+	if c.pending || e.Inferred {
 		c.found = append(c.found, e)
 		return
 	}
@@ -198,9 +240,9 @@ func (c *collector) collection(s plan.DeleteCollection) {
 	}
 }
 
-// outcomes are the results of a step for an object. A process that only observes has none, and an entry nevertheless.
+// outcomes are the results of a step for an object. What has not been carried out has none, and an entry nevertheless.
 func (c *collector) outcomes(o plan.Object, verb plan.Verb) (all []plan.Result) {
-	if c.base.Inferred {
+	if c.pending || c.base.Inferred {
 		return []plan.Result{{Verb: verb}}
 	}
 	for _, r := range c.Did {

@@ -24,10 +24,10 @@ const (
 	mostBatch = 32 << 10
 	// gatherFor is the time between two writes while entries come: a write for each would cost more than the entries
 	// do. What comes after a pause is written at once.
-	gatherFor = 5 * time.Millisecond
-	// waitForRoom is how long a worker waits to get an entry of a deletion into a full queue. Once one has waited in
-	// vain, nobody waits until the disk takes something.
-	waitForRoom = 250 * time.Millisecond
+	gatherFor = 2 * time.Millisecond
+	// waitForDisk is how long a worker waits until the disk has what it is about to delete, and to get what it has
+	// deleted into a full queue. Once one has waited in vain, nobody waits until the disk takes something.
+	waitForDisk = 250 * time.Millisecond
 	// openAgainAfter is the time between tries to open the folder.
 	openAgainAfter = 5 * time.Second
 	// mostSaid bounds of how many plans and failures it is remembered that they were kept.
@@ -58,7 +58,7 @@ type Options struct {
 type Recorder struct {
 	Options
 	by      string
-	queue   chan Entry
+	queue   chan queued
 	stuck   atomic.Bool   // the disk has taken nothing for as long as a worker waits
 	lost    atomic.Int64  // entries, since the last one about that
 	problem atomic.Value  // a string: why there is no history to read; empty if there is
@@ -66,6 +66,13 @@ type Recorder struct {
 
 	mu   sync.Mutex
 	said map[said]bool
+}
+
+// queued is an entry that waits for the disk.
+type queued struct {
+	Entry
+	// done is closed when all that was queued before has been written or refused. Then there is no entry.
+	done chan<- struct{}
 }
 
 // said names a plan or a failure that is repeated.
@@ -81,7 +88,7 @@ func New(o Options) *Recorder {
 	if err != nil {
 		host = "unknown"
 	}
-	r := &Recorder{Options: o, by: host, queue: make(chan Entry, mostQueued), reading: make(chan struct{}, 1),
+	r := &Recorder{Options: o, by: host, queue: make(chan queued, mostQueued), reading: make(chan struct{}, 1),
 		said: map[said]bool{}}
 	r.problem.Store("the history has not been opened yet")
 	return r
@@ -96,36 +103,72 @@ func (r *Recorder) Decided(controller string) func(reconcile.Decision) {
 	}
 }
 
+// Deciding returns what a controller is to call before it carries out a plan, see [reconcile.Hooks]: what it is about
+// to delete is in a file before the API server is asked. A disk that takes nothing delays that once, for a moment.
+func (r *Recorder) Deciding(controller string) func(context.Context, reconcile.Decision) {
+	return func(ctx context.Context, d reconcile.Decision) {
+		news := false
+		for _, e := range pendingOf(controller, d) {
+			news = r.record(e) || news
+		}
+		if news && !r.stuck.Load() && !r.flush(ctx) {
+			r.stuck.Store(true)
+		}
+	}
+}
+
+// flush waits until what was recorded has been written, or has been refused. It returns false if the disk takes too
+// long.
+func (r *Recorder) flush(ctx context.Context) bool {
+	done, timer := make(chan struct{}), time.NewTimer(waitForDisk)
+	defer timer.Stop()
+	select {
+	case r.queue <- queued{done: done}:
+	case <-ctx.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+		return false
+	}
+	return true
+}
+
 // Gone notes that a watch has shown an object to be gone.
 func (r *Recorder) Gone(o plan.Object) {
 	r.record(Entry{Time: time.Now(), Verb: Gone, Object: refOf(o), Version: o.GetResourceVersion(), Owners: ownersOf(o),
 		Saw: saw(o), Inferred: r.Observer})
 }
 
-// record has an entry written. A deletion that was carried out waits for room for a moment. Plans and failures, which
-// are repeated, are written once.
-func (r *Recorder) record(e Entry) {
-	planned := e.Inferred && e.Verb != Gone
+// record has an entry written, and reports whether it is to be. A deletion that was carried out waits for room for a
+// moment. Plans and failures, which are repeated, are written once.
+func (r *Recorder) record(e Entry) bool {
+	planned := e.Inferred && e.Verb != Gone || e.Verb == Deleting
 	if (planned || e.Error != "" || e.Needless) && r.repeats(e) {
-		return
+		return false
 	}
 	e.By = r.by
 	select {
-	case r.queue <- e:
-		return
+	case r.queue <- queued{Entry: e}:
+		return true
 	default:
 	}
 	if deletion := (e.Verb == Deleted || e.Verb == Evicted) && !planned; deletion && !r.stuck.Load() {
-		timer := time.NewTimer(waitForRoom)
+		timer := time.NewTimer(waitForDisk)
 		defer timer.Stop()
 		select {
-		case r.queue <- e:
-			return
+		case r.queue <- queued{Entry: e}:
+			return true
 		case <-timer.C:
 			r.stuck.Store(true)
 		}
 	}
 	r.lose(e.Verb, 1)
+	return false
 }
 
 func (r *Recorder) lose(verb Verb, n int) {
@@ -171,7 +214,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.problem.Store("")
 	failing := false
 	for {
-		var first Entry
+		var first queued
 		select {
 		case first = <-r.queue:
 		case <-ctx.Done():
@@ -214,18 +257,14 @@ func (r *Recorder) open(ctx context.Context, logger klog.Logger) *ring {
 }
 
 // write writes an entry, and those that wait behind it as far as they fit into one write.
-func (r *Recorder) write(to *ring, first Entry) error {
-	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	written := map[Verb]int{}
+func (r *Recorder) write(to *ring, first queued) error {
+	b := batch{written: map[Verb]int{}}
 	lost := r.lost.Swap(0)
 	if lost > 0 {
-		first.encode(encoder, written)
-		first = Entry{Time: time.Now(), Verb: Lost, By: r.by, Count: int(lost)}
+		b.add(queued{Entry: Entry{Time: time.Now(), Verb: Lost, By: r.by, Count: int(lost)}})
 	}
 	for e, ok := first, true; ok; {
-		e.encode(encoder, written)
-		if lines.Len() >= mostBatch {
+		if b.add(e); b.lines.Len() >= mostBatch {
 			break
 		}
 		select {
@@ -234,14 +273,15 @@ func (r *Recorder) write(to *ring, first Entry) error {
 			ok = false
 		}
 	}
-	err := to.append(lines.Bytes())
-	if err != nil {
+	err := b.appendTo(to)
+	switch {
+	case err != nil:
 		r.lost.Add(lost)
-		delete(written, Lost)
-	} else {
+		delete(b.written, Lost)
+	case b.lines.Len() > 0:
 		r.stuck.Store(false)
 	}
-	for verb, n := range written {
+	for verb, n := range b.written {
 		if err != nil {
 			r.lose(verb, n)
 		} else {
@@ -251,11 +291,30 @@ func (r *Recorder) write(to *ring, first Entry) error {
 	return err
 }
 
-// encode writes the entry as a line.
-func (e Entry) encode(to *json.Encoder, written map[Verb]int) {
-	if to.Encode(e) == nil { // a buffer takes everything
-		written[e.Verb]++
+// batch is what one write has.
+type batch struct {
+	lines   bytes.Buffer
+	written map[Verb]int
+	waiting []chan<- struct{}
+}
+
+func (b *batch) add(e queued) {
+	if e.done != nil {
+		b.waiting = append(b.waiting, e.done)
+	} else if json.NewEncoder(&b.lines).Encode(e.Entry) == nil { // a buffer takes everything
+		b.written[e.Verb]++
 	}
+}
+
+// appendTo writes the batch, and tells who waits for it.
+func (b *batch) appendTo(to *ring) (err error) {
+	if b.lines.Len() > 0 {
+		err = to.append(b.lines.Bytes())
+	}
+	for _, done := range b.waiting {
+		close(done)
+	}
+	return err
 }
 
 // readable returns an error that says why there is nothing to read.

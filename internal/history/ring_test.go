@@ -180,6 +180,37 @@ func TestNoFolder(t *testing.T) {
 	})
 }
 
+// What a controller is about to delete is in a file before the controller goes on. It does not wait for what was said before, and for
+// a disk that takes nothing only once.
+func TestDeciding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		r, stop := running(t, dir, Least)
+		p, q := pod("a"), pod("b")
+		each := plan.Each{Sequences: [][]plan.Step{{plan.Create{Object: set(1)}}, {plan.Delete{Objects: []plan.Object{q}, Evict: true}}}}
+		r.Deciding("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{p}}, each}))
+		for _, name := range []string{"a", "b"} {
+			found, err := read(t.Context(), dir, Ref{Kind: "Pod", Namespace: "shop", Name: name})
+			if err != nil || len(found) != 1 || found[0].Verb != Deleting {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+		}
+		stop()
+		for i, c := range []struct {
+			of   plan.Step
+			wait time.Duration
+		}{
+			{plan.Delete{Objects: []plan.Object{p}}, 0}, {plan.Create{Object: p}, 0},
+			{plan.Delete{Objects: []plan.Object{pod("c")}}, waitForDisk}, {plan.Delete{Objects: []plan.Object{pod("d")}}, 0},
+		} {
+			began := time.Now()
+			if r.Deciding("c")(t.Context(), decision([]plan.Step{c.of})); time.Since(began) != c.wait {
+				t.Errorf("%d waits for %v, want %v", i, time.Since(began), c.wait)
+			}
+		}
+	})
+}
+
 // A full queue holds a deletion up for a moment, once, and the others not at all. What is lost is counted, and told when there is room.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +228,7 @@ func TestFullQueue(t *testing.T) {
 		for _, c := range []struct {
 			e    Entry
 			wait time.Duration
-		}{{other, 0}, {entry("y"), waitForRoom}, {entry("z"), 0}} {
+		}{{other, 0}, {entry("y"), waitForDisk}, {entry("z"), 0}} {
 			began := time.Now()
 			if r.record(c.e); time.Since(began) != c.wait {
 				t.Errorf("%s waits for %v, want %v", c.e.Object, time.Since(began), c.wait)
@@ -235,21 +266,21 @@ func TestFailedWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.write(ring, entry("a")); err != nil {
+	if err := r.write(ring, queued{Entry: entry("a")}); err != nil {
 		t.Fatal(err)
 	}
 	whole := ring.file
 	if ring.file, err = os.Open(whole.Name()); err != nil { // it cannot be written to
 		t.Fatal(err)
 	}
-	if err := r.write(ring, entry("b")); err == nil || r.lost.Load() != 1 {
+	if err := r.write(ring, queued{Entry: entry("b")}); err == nil || r.lost.Load() != 1 {
 		t.Errorf("%v, %d lost", err, r.lost.Load())
 	}
-	if err := errors.Join(ring.file.Close(), r.write(ring, entry("c"))); err == nil || r.lost.Load() != 2 {
+	if err := errors.Join(ring.file.Close(), r.write(ring, queued{Entry: entry("c")})); err == nil || r.lost.Load() != 2 {
 		t.Errorf("%v, %d lost", err, r.lost.Load())
 	}
 	ring.file = whole
-	if err := errors.Join(r.write(ring, entry("d")), ring.close()); err != nil {
+	if err := errors.Join(r.write(ring, queued{Entry: entry("d")}), ring.close()); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"a": 1, "b": 0, "c": 0, "d": 1} {

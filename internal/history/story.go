@@ -40,6 +40,7 @@ func Tell(about Ref, entries []Entry) (s Story, ok bool) {
 	byTime(entries)
 	// Two pods may lead to one process.
 	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return reflect.DeepEqual(a, b) })
+	entries = withoutAnswered(entries)
 	last := slices.IndexFunc(entries, func(e Entry) bool { return e.Object.named(about) })
 	if last < 0 {
 		return s, false
@@ -64,6 +65,21 @@ func Tell(about Ref, entries []Entry) (s Story, ok bool) {
 	return s, true
 }
 
+// withoutAnswered leaves out that a controller was about to delete an object, if it is known what became of that.
+func withoutAnswered(entries []Entry) (left []Entry) {
+	for i, e := range entries {
+		if e.Verb != Deleting || !slices.ContainsFunc(entries[i+1:], func(after Entry) bool {
+			return after.deletion() && !after.Inferred && after.Object == e.Object && after.Controller == e.Controller
+		}) {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
+// deletion reports whether the entry is of a deletion that was carried out, tried or planned.
+func (e *Entry) deletion() bool { return e.Verb == Deleted || e.Verb == Evicted }
+
 // ownerOf is the first owner of an object that an entry names.
 func ownerOf(o Ref, entries []Entry) (owner Ref, ok bool) {
 	for _, e := range entries {
@@ -81,7 +97,7 @@ func ownerOf(o Ref, entries []Entry) (owner Ref, ok bool) {
 
 // verdict says who deleted an object, and by which rule, as far as the entries show it.
 func verdict(o Ref, entries []Entry) string {
-	var own, planned, refused, gone, made, collection *Entry
+	var own, planned, refused, gone, made, collection, pending *Entry
 	for i := range entries {
 		e := &entries[i]
 		switch {
@@ -94,8 +110,10 @@ func verdict(o Ref, entries []Entry) string {
 		default:
 			continue
 		}
-		deletion := e.Verb == Deleted || e.Verb == Evicted
+		deletion := e.deletion()
 		switch {
+		case e.Verb == Deleting:
+			pending = e
 		case e.Verb == Gone && (gone == nil || !e.Inferred):
 			gone = e // who leads knows what it has not done
 		case e.Verb == Gone:
@@ -114,8 +132,12 @@ func verdict(o Ref, entries []Entry) string {
 		return own.says() + since
 	case collection != nil && gone != nil && (made == nil || !collection.Time.Before(made.Time)):
 		return collection.says() + since
+	case pending != nil:
+		return pending.says() + since
 	case planned != nil && gone != nil:
 		return "it is gone; " + planned.says() + " (inferred)" + since
+	case refused != nil && gone != nil:
+		return refused.says() + since
 	case gone != nil && gone.Inferred && made == nil:
 		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was " +
 			"quicker" + since
@@ -150,6 +172,9 @@ func (e *Entry) says() string {
 		which = e.Object.String()
 	}
 	switch {
+	case e.Verb == Deleting:
+		return fmt.Sprintf("%s was about to delete %s at %s, and no answer is known: %s", e.Controller, which,
+			stamp(e.Time), e.reason())
 	case e.Inferred:
 		return fmt.Sprintf("%s would have %s %s at %s: %s", e.Controller, what, which, stamp(e.Time), e.reason())
 	case e.Error != "":
@@ -194,6 +219,8 @@ func (e *Entry) text() string {
 	switch e.Verb {
 	case Gone:
 		parts[0] = fmt.Sprintf("%s is gone", e.Object)
+	case Deleting:
+		parts[0] = fmt.Sprintf("%s was about to delete %s", who, e.Object)
 	case Deleted, Evicted, Changed:
 		if e.Inferred {
 			parts[0] = fmt.Sprintf("%s would have %s %s", who, e.Verb, e.Object)

@@ -78,7 +78,8 @@ func TestVerdict(t *testing.T) {
 	seen := gone
 	seen.Inferred, seen.Time = true, at.Add(time.Hour+time.Second)
 	own.Controller, made.Controller = "c", "c"
-	refused, needless, planned, evicted, all := own, own, own, own, own
+	refused, needless, planned, evicted, all, about := own, own, own, own, own, own
+	about.Verb = Deleting
 	refused.Error, needless.Needless, planned.Inferred, evicted.Verb = "forbidden", true, true, Evicted
 	all.Object = Ref{Kind: "Pod", Namespace: "shop"}
 	later := all
@@ -95,7 +96,13 @@ func TestVerdict(t *testing.T) {
 			"2026-01-02T04:04:06Z": {seen, seen},
 		"c would have deleted it at 2026-01-02T03:04:05Z: too many (inferred); nothing shows that it is gone":          {planned},
 		"c deleted all objects of kind Pod in shop at 2026-01-02T03:04:05Z: too many; gone since 2026-01-02T04:04:05Z": {all, gone},
-		"c created it: missing; nothing shows that it is gone":                                                         {own, gone, again},
+		"c deleted it at 2026-01-02T03:04:05Z: too many":                                                               {about, own},
+		"c was about to delete it at 2026-01-02T03:04:05Z, and no answer is known: too many; gone since 2026-01-02T04:04:05Z": {
+			made, about, gone},
+		"c was about to delete it at 2026-01-02T03:04:05Z, and no answer is known: too many": {made, about},
+		"c tried to have it deleted at 2026-01-02T03:04:05Z, and failed: forbidden; gone since 2026-01-02T04:04:05Z": {
+			about, refused, gone},
+		"c created it: missing; nothing shows that it is gone": {own, gone, again},
 	} {
 		s, ok := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, entries)
 		if !ok || s.Summary != "Pod shop/a: "+want {

@@ -231,6 +231,12 @@ func (s Store[T]) All() iter.Seq[T] {
 // In returns all objects of a namespace. Its cost grows with the namespace, so it is not for frequent lookups.
 func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace, namespace) }
 
+// CountIn returns how many objects a namespace has. Unlike [Store.In], it expands none of them.
+func (s Store[T]) CountIn(namespace string) int {
+	s.mustBeSound(cache.NamespaceIndex, namespace)
+	return len(mustFind(s.informer.GetIndexer().IndexKeys(cache.NamespaceIndex, namespace)))
+}
+
 // by returns what an index has under a value. What is looked up is of a namespace, or, if that is empty, of any.
 func (s Store[T]) by(index, namespace, value string) []T {
 	s.mustBeSound(index, namespace)

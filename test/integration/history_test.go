@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/history"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
 // tells has the command why tell of a pod that is gone, and returns the answer and the exit code.
@@ -76,7 +77,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.waitNoPods()
-	m.Kill(t)
+	inTheMiddle := b.killInTheMiddle(m)
 	m = b.Manager(t, kept, fmt.Sprintf("--secure-port=%d", b.ManagerPort), "--bind-address=127.0.0.1",
 		"--authentication-kubeconfig="+b.ManagerKubeconfig, "--authorization-kubeconfig="+b.ManagerKubeconfig)
 	pod := b.standsFor("controller-manager")
@@ -86,6 +87,9 @@ func TestHistory(t *testing.T) {
 		"replicaset-controller created Pod "+b.ns+"/"+collected, "pod kube-system/"+pod.name+" was asked")...)
 	b.waitStory(scaled, append(chain, "Pod "+b.ns+"/"+scaled+": replicaset-controller deleted it at ", "change: replicas 3 -> 2",
 		"precondition: uid", "saw: Running")...)
+	for _, name := range inTheMiddle {
+		b.waitStory(name, "Pod "+b.ns+"/"+name+": replicaset-controller ")
+	}
 	text, code := b.tells(scaled, "--output=json")
 	var story history.Story
 	if err := json.Unmarshal([]byte(text), &story); err != nil || code != 0 || story.Kind != "Story" || len(story.Chain) != 3 {
@@ -100,6 +104,30 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the manager ends with %d", code)
 	}
 	b.observerRemembers(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set.Name, UID: set.UID})
+}
+
+// killInTheMiddle kills the manager while it deletes pods, and returns those that it has deleted.
+func (b *bench) killInTheMiddle(m *cluster.Manager) (deleted []string) {
+	b.Helper()
+	const all = 20
+	b.create(deployment("many", all))
+	b.waitComplete("many")
+	before := b.pods()
+	b.patch("many", `{"spec":{"replicas":0}}`)
+	b.wait("a pod is deleted", func() error {
+		if left := len(b.pods()); left == all {
+			return fmt.Errorf("all %d are there", left)
+		}
+		return nil
+	})
+	m.Kill(b.T)
+	after := b.pods()
+	for _, p := range before {
+		if !slices.ContainsFunc(after, func(left corev1.Pod) bool { return left.UID == p.UID }) {
+			deleted = append(deleted, p.Name)
+		}
+	}
+	return deleted
 }
 
 // observerRemembers has an observer plan to delete a pod whose owner is gone, while no manager runs, and tell of that when somebody has

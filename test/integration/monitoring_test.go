@@ -29,6 +29,7 @@ var appearsLater = map[string]string{
 	"pv_binder_oldest_request_seconds":               "TestMetricsOfALeader has one",
 	"volume_operation_total_seconds_bucket":          "TestMetricsOfALeader has some",
 	"volume_operation_errors_total":                  "TestMetricsOfALeader has one",
+	"kubernetes_healthcheck":                         "probes have it, as the tests of internal/health show",
 	"controller_manager_stale_sync_skips_total":      "TestMetricsOfALeader and the tests of pkg/reconcile count them",
 }
 
@@ -52,11 +53,15 @@ func (s *served) hasAllThatIsNamed(t *testing.T) {
 	})
 }
 
-func dashboardNames(t *testing.T) (names []string) {
+type panel struct {
+	Title   string
+	GridPos struct{ X, Y, W, H int }
+	Targets []struct{ Expr string }
+}
+
+func panels(t *testing.T) []panel {
 	t.Helper()
-	var d struct {
-		Panels []struct{ Targets []struct{ Expr string } }
-	}
+	var d struct{ Panels []panel }
 	text, err := os.ReadFile(filepath.Join(monitoring, "dashboard.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &d)
@@ -64,12 +69,29 @@ func dashboardNames(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range d.Panels {
+	return d.Panels
+}
+
+func dashboardNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, p := range panels(t) {
 		for _, target := range p.Targets {
 			names = append(names, metricsIn(target.Expr)...)
 		}
 	}
 	return names
+}
+
+func TestNoPanelHasThePlaceOfAnother(t *testing.T) {
+	all := panels(t)
+	for i, a := range all {
+		for _, b := range all[:i] {
+			p, q := a.GridPos, b.GridPos
+			if p.X < q.X+q.W && q.X < p.X+p.W && p.Y < q.Y+q.H && q.Y < p.Y+p.H {
+				t.Errorf("%q and %q overlap", a.Title, b.Title)
+			}
+		}
+	}
 }
 
 func alertNames(t *testing.T) (names []string) {

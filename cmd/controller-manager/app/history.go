@@ -21,7 +21,9 @@ func keepHistory(c *options.Config, measured *metrics.Metrics) *history.Recorder
 		Count: measured.History})
 	others := c.Manager.Hooks
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {
-		return others(controller).AlsoDecided(r.Decided(controller))
+		hooks := others(controller).AlsoDecided(r.Decided(controller))
+		hooks.Deciding = r.Deciding(controller)
+		return hooks
 	}
 	c.Manager.Gone = r.Gone
 	return r

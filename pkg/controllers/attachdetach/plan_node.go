@@ -26,6 +26,9 @@ const (
 	rereadInterval  = 5 * time.Second  // when a node is read again that could not be read
 	recheckInterval = 10 * time.Second // when a decision is looked at again that depends on something else
 	writePause      = time.Second      // the status of a node is written no more often
+	// While volumes keep coming, it is written when none has come for writePause, or after burstPause.
+	burstPause   = 3 * time.Second
+	writesAtOnce = 2 // so many of a burst do not wait for that
 )
 
 // nodeSnapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
@@ -76,6 +79,9 @@ type nodeMemory struct {
 	Grace           map[string]time.Duration // how long the pods of a volume may take to end, by its id
 	Written         time.Time                // when the status was last written
 	Failed          time.Time                // when that has failed, if it has
+	Burst           int                      // how many writes came one after the other, up to Written
+	Unwritten       int                      // how many volumes the status lacks or should not list
+	UnwrittenSince  time.Time                // since when that is the number
 	Asked           map[string]asked         // VolumeAttachments that this process has deleted, by name
 	HadUnboundClaim bool                     // PodWithUnboundClaim was set, see nodeSnapshot
 }
@@ -93,6 +99,7 @@ type nodeDecision struct {
 	Grace         map[string]time.Duration
 	Deleted       map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Reserves      []string          // exclusive status-only volumes that the status lists from now on
+	Unwritten     int               // how many volumes the status lacks or should not list
 	Verdicts      map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
 
@@ -447,17 +454,41 @@ func planVolumesAttached(now time.Time, s nodeSnapshot, keep map[string]bool, d 
 			}
 		}
 	}
-	if removed+added == 0 {
+	if d.Unwritten = removed + added; d.Unwritten == 0 {
 		return
 	}
-	if wait := writePause - now.Sub(s.Memory.Written); wait > 0 {
+	if wait := s.Memory.pause(now, d.Unwritten, removed > 0); wait > 0 {
 		p.Requeue = plan.Sooner(p.Requeue, wait)
 		return
 	}
-	after := s.Node.DeepCopy()
+	after := *s.Node // its parts belong to the cache: they are replaced, not changed
 	after.Status.VolumesAttached, d.Reserves = is, exclusive
-	p.Steps = append(p.Steps, plan.Change{Old: s.Node, New: after, Subresource: plan.Status, Unowned: true,
+	p.Steps = append(p.Steps, plan.Change{Old: s.Node, New: &after, Subresource: plan.Status, Unowned: true,
 		Why: fmt.Sprintf("%d volumes are attached, %d are not any more", added, removed)})
+}
+
+// pause returns how much longer the status of a node is not written, if so many volumes are to be written. Nodes that
+// wait for a volume to be taken from this one wait no longer than writePause.
+func (m nodeMemory) pause(now time.Time, unwritten int, taken bool) time.Duration {
+	since := now.Sub(m.Written)
+	wait := writePause - since
+	if taken || m.Burst < writesAtOnce {
+		return wait
+	}
+	quiet := writePause
+	if unwritten == m.Unwritten {
+		quiet -= now.Sub(m.UnwrittenSince)
+	}
+	return max(wait, min(burstPause-since, quiet))
+}
+
+// written notes that the status was written now.
+func (m *nodeMemory) written(now time.Time) {
+	if now.Sub(m.Written) > burstPause {
+		m.Burst = 0
+	}
+	m.Burst++
+	m.Written, m.Unwritten = now, 0
 }
 
 // decidable reports whether this controller decides about a volume, by its name in the status of a node.
@@ -472,6 +503,10 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 		UID: s.Memory.UID, Gone: d.Gone, UnneededSince: d.UnneededSince, Grace: d.Grace,
 		Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{},
 		HadUnboundClaim: s.PodWithUnboundClaim != "",
+		Burst:           s.Memory.Burst, Unwritten: d.Unwritten, UnwrittenSince: s.Memory.UnwrittenSince,
+	}
+	if d.Unwritten != s.Memory.Unwritten {
+		m.UnwrittenSince = now
 	}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -488,8 +523,8 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 			a := r.Object.(*storagev1.VolumeAttachment)
 			m.Asked[a.Name] = asked{now, "kubernetes.io/csi:" + a.Spec.Attacher}
 		case r.Verb == plan.Changed:
-			m.Written, m.Failed = now, time.Time{}
-			if r.Err != nil {
+			m.written(now)
+			if m.Failed = (time.Time{}); r.Err != nil {
 				m.Failed = now
 			}
 		}

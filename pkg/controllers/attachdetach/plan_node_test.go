@@ -150,6 +150,13 @@ func spare(since time.Duration, handles ...string) nodeMemory {
 	return m
 }
 
+// burst is a memory by which volumes keep coming: the status was written so many milliseconds ago, and has lacked so many volumes
+// since then.
+func burst(written, unwritten, since int) nodeMemory {
+	ago := func(milliseconds int) time.Time { return epoch.Add(-time.Duration(milliseconds) * time.Millisecond) }
+	return nodeMemory{UID: "n1", Burst: writesAtOnce, Written: ago(written), Unwritten: unwritten, UnwrittenSince: ago(since)}
+}
+
 func TestPlanNode(t *testing.T) {
 	const second, minute = time.Second, time.Minute
 	for _, c := range []struct {
@@ -271,6 +278,16 @@ func TestPlanNode(t *testing.T) {
 		{"AD-73 and no sooner than a second after the last one", aNode(listing("a", "b")), nil, false,
 			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)},
 				Memory: nodeMemory{UID: "n1", Written: epoch.Add(-300 * time.Millisecond)}}, []string{"again in 700ms"}, ""},
+		{"a burst goes on: the status is written when no volume has come for a second", aNode(), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}, Memory: burst(1500, 1, 200)}, []string{"again in 800ms"}, ""},
+		{"a volume has come this moment", aNode(), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed), on("b", needed)}, Memory: burst(1500, 1, 900)}, []string{"again in 1s"}, ""},
+		{"and no later than three seconds after the last one", aNode(), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}, Memory: burst(2900, 1, 200)}, []string{"again in 100ms"}, ""},
+		{"no volume has come for a second", aNode(), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a", needed)}, Memory: burst(1500, 1, 1000)}, []string{"status lists [a]"}, ""},
+		{"in a burst, what another node may wait for is written after a second", aNode(listing("a", "b")), nil, false,
+			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, Memory: burst(1000, 1, 0)}, []string{"status lists [b]"}, ""},
 		{"AD-21 nothing is written before it is known what another leader has done", aNode(), aNode(), true,
 			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", needed)}, NotCompared: notCompared}, []string{"again in 10s"}, ""},
 		{"AD-13 what needs no VolumeAttachment is listed at once", aNode(), nil, false,
@@ -320,10 +337,25 @@ func TestRememberNode(t *testing.T) {
 		plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
 	a := volumes.AttachmentName(driver, "a", "n")
 	want := &nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{a: epoch.Add(-time.Minute)},
-		Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch,
+		Grace: map[string]time.Duration{volumes.AttachmentName(driver, "b", "n"): 0}, Written: epoch, Burst: 1, UnwrittenSince: epoch,
 		Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Of writes that come one after the other, the first ones do not wait for a second in which nothing comes.
+func TestABurstOfWrites(t *testing.T) {
+	m := nodeMemory{}
+	for i, at := range []time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second} {
+		now := epoch.Add(at)
+		if got, want := m.pause(now, i+1, false) > 0, i == 2; got != want {
+			t.Errorf("after %v it waits: %t", at, got)
+		}
+		m.written(now)
+	}
+	if m.Burst != 1 {
+		t.Errorf("after seven seconds, the burst goes on: %d", m.Burst)
 	}
 }
 

@@ -23,7 +23,8 @@ func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Pl
 	if s.CronJob == nil {
 		return plan.Plan{}
 	}
-	c := s.CronJob.DeepCopy()
+	after := *s.CronJob // its parts belong to the cache: they are replaced, not changed
+	c := &after
 	c.Status.Active = s.activeAfter(did)
 	ran := d.Ran
 	if job := createdJob(did); job != nil {

@@ -77,7 +77,7 @@ func (n *namespaces) view(now time.Time, namespace string) *view {
 
 // look finds out anew what the autoscalers of a namespace have to do with one another.
 func (n *namespaces) look(namespace string) *view {
-	v := &view{custom: map[string]int{}, byLabel: map[label][]targetSelector{}, pods: len(n.caches.pods.In(namespace))}
+	v := &view{custom: map[string]int{}, byLabel: map[label][]targetSelector{}, pods: n.caches.pods.CountIn(namespace)}
 	for _, h := range n.caches.autoscalers.In(namespace) {
 		v.count(h)
 		if selector := n.selectorOf(h); selector != nil {

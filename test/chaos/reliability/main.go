@@ -42,6 +42,9 @@ func main() {
 // everything are the names of all suites.
 const everything = "crash,faults,random,stale,soak"
 
+// folder has the suites.
+const folder = "test/chaos"
+
 type options struct {
 	original, only, page string
 	seeds                int
@@ -76,17 +79,24 @@ func (o options) run() error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	// They are compiled once, so that all run the same code.
+	tests := filepath.Join(work, "chaos.test")
+	build := exec.Command("go", "test", "-c", "-o", tests, "./"+folder)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("compile the suites: %w", err)
+	}
 	var results []table.Suite
 	var failed []error
 	for _, s := range o.suites() {
-		ours, err := s.run(filepath.Join(work, s.name+"-ours"), "")
+		ours, err := s.run(tests, filepath.Join(work, s.name+"-ours"), "")
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", s.test, err))
 		}
 		var original *table.Tally
 		if o.original != "" && !s.oursOnly {
 			// Its tests also fail for the violations that the table shows.
-			if original, err = s.run(filepath.Join(work, s.name+"-original"), o.original); original == nil {
+			if original, err = s.run(tests, filepath.Join(work, s.name+"-original"), o.original); original == nil {
 				failed = append(failed, fmt.Errorf("%s with the original: %w", s.test, err))
 			}
 		}
@@ -127,9 +137,9 @@ func (o options) heading() string {
 
 // run runs the suite with a manager, ours if binary is empty. What the test prints goes to standard error. If the test fails, there
 // is an error, and mostly a table as well.
-func (s suite) run(file, binary string) (*table.Tally, error) {
-	args := append([]string{"test", "./test/chaos", "-count=1", "-v", "-timeout=0", "-run", "^" + s.test + "$"}, s.flags...)
-	cmd := exec.Command("go", args...)
+func (s suite) run(tests, file, binary string) (*table.Tally, error) {
+	cmd := exec.Command(tests, append([]string{"-test.v", "-test.timeout=0", "-test.run=^" + s.test + "$"}, s.flags...)...)
+	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CHAOS_TABLE="+file, "CHAOS_WITHOUT=", "CHAOS_FULL=", "MANAGER_BINARY="+binary)
 	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
