@@ -209,8 +209,7 @@ storage: build ## Run the tests of volumes, with a CSI driver and the sidecars t
 observer: build localcluster ## Run an observer, with the roles of its manifest, beside all kinds of work
 	MANAGER_BUILT=$(CURDIR)/bin/controller-manager OBSERVE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestObserver|TestEachRightIsUsedAndNoOther)$$'
 
-chart: build localcluster ## Check the Helm chart, compare it with the other manifests, and install, upgrade and remove it (the first time helm is built)
-	go -C hack/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+chart: build localcluster bin/helm ## Check the Helm chart, compare it with the other manifests, and install, upgrade and remove it (the first time helm is built)
 	HELM=$(CURDIR)/bin/helm KUBECTL="$$(go -C hack/localcluster run . path kubectl)" go -C hack/tools test -count=1 -vet=off ./chart
 	HELM=$(CURDIR)/bin/helm MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^TestChart$$'
 
@@ -290,8 +289,11 @@ image-name: ## Print the name of the image that "make image" builds
 image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
 	@go -C hack/tools run ./image $(IMAGE_OF) -test $(if $(BUILDER),-builder) $(CURDIR)
 
-release: vulncheck ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
-	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
+release: vulncheck bin/helm ## Build dist/: binaries for linux, darwin and windows, bills of materials, manifests of each mode, checksums
+	@go -C hack/tools run ./release $(BUILD_OF) -helm $(CURDIR)/bin/helm -out $(CURDIR)/dist $(CURDIR)
+
+bin/helm: hack/helm/go.mod
+	go -C hack/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 
 # VULNCHECK=-any-go: what a newer Go mends is printed, and is no failure.
 vulncheck: ## Look for known vulnerabilities in what the manager calls, with a database that is pinned

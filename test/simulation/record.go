@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,10 +28,12 @@ type record struct {
 	requests []oracle.Request
 	activity time.Time // the last change of anything but leases and events, and the last time that a process gave up waiting
 	broken   []string
+	ended    map[types.UID]bool // pods that have ended and are there
+	atOnce   int                // the most of them at the same time
 }
 
 func newRecord(s *apiserver.Server) *record {
-	r := &record{server: s, activity: time.Now()}
+	r := &record{server: s, activity: time.Now(), ended: map[types.UID]bool{}}
 	s.Wrote = r.wrote
 	return r
 }
@@ -58,6 +61,17 @@ func (r *record) gaveUp() {
 // managed reports whether a manager does what is done under that name.
 func managed(by string) bool { return strings.HasPrefix(by, "m") && strings.Contains(by, ".") }
 
+// countEnded notes which pods have ended.
+func (r *record) countEnded(did apiserver.Result) {
+	if p, ok := did.Before.(*corev1.Pod); ok && did.Err == nil {
+		delete(r.ended, p.UID)
+	}
+	if p, ok := did.After.(*corev1.Pod); ok && did.Err == nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) {
+		r.ended[p.UID] = true
+	}
+	r.atOnce = max(r.atOnce, len(r.ended))
+}
+
 // wrote notes a write.
 func (r *record) wrote(w apiserver.Write, did apiserver.Result) {
 	r.mu.Lock()
@@ -65,6 +79,7 @@ func (r *record) wrote(w apiserver.Write, did apiserver.Result) {
 	if did.Err == nil && did.Before != did.After && w.Resource != "leases" && w.Resource != "events" {
 		r.activity = time.Now()
 	}
+	r.countEnded(did)
 	if !managed(w.By) {
 		return
 	}

@@ -1,5 +1,5 @@
 // Release builds the binaries of a release for all platforms, with a software bill of materials for each, the licenses of what is in
-// them, and their checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it
+// them, the manifests of each mode of the chart, and checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it
 // builds two copies of the source, which lie in different folders, and compares. With -strict the second has a build cache of its own,
 // so that each package is compiled twice.
 package main
@@ -27,6 +27,7 @@ type options struct {
 	ldflags    string
 	platforms  []string
 	cache      string // Go's build cache; empty for the one that go uses by itself
+	helm       string // the program that makes manifests of the chart; empty to make none
 }
 
 func main() {
@@ -37,6 +38,7 @@ func main() {
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
 		"what to build for")
 	out := flag.String("out", "", "where to write the release")
+	flag.StringVar(&o.helm, "helm", "", "the program helm, to make the manifests of the chart")
 	verify := flag.Bool("verify", false, "build twice, in different folders, and compare")
 	strict := flag.Bool("strict", false, "with -verify: the second time from an empty build cache")
 	flag.Parse()
@@ -80,10 +82,29 @@ func (o options) release(out string) error {
 			return fmt.Errorf("bill of materials of %s: %w", path, err)
 		}
 	}
-	if err := o.writeNotices(out); err != nil {
+	if err := errors.Join(o.writeNotices(out), o.writeManifests(out)); err != nil {
 		return err
 	}
 	return writeChecksums(out)
+}
+
+// writeManifests writes what the chart installs in each of its modes, for who does without Helm.
+func (o options) writeManifests(out string) error {
+	if o.helm == "" {
+		return nil
+	}
+	for _, mode := range []string{"observer", "beside", "standalone"} {
+		cmd := exec.Command(o.helm, "template", program, "deploy/chart", "--namespace=kube-system", "--set=mode="+mode)
+		cmd.Dir, cmd.Stderr = o.repository, os.Stderr
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("manifests of the mode %s: %w", mode, err)
+		}
+		if err := os.WriteFile(filepath.Join(out, "install-"+mode+".yaml"), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeNotices writes the licenses of the project and of all that is in the binaries.
