@@ -17,6 +17,7 @@ const (
 	QuietController = time.Second
 	LongestDebounce = 15 * time.Second
 	soonest         = 200 * time.Millisecond // until a report that waits for the backlog is looked at again
+	nextTurn        = time.Nanosecond        // the key is put behind those that wait
 )
 
 // debounced is a report of one key that waits for a newer one to replace it. The zero value is none.
@@ -56,11 +57,16 @@ func (k *States[K, M, C]) Debounce(
 	s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time,
 	queued func(most int) []K,
 ) time.Duration {
-	if rep.Empty() || rep.When.Quiet <= 0 {
+	if turn := rep.When.NextTurn; rep.Empty() || rep.When.Quiet <= 0 && !turn || turn && s.report.waiting() {
 		k.setReport(s, debounced{})
 		return 0
 	}
 	d := s.report
+	if rep.When.NextTurn {
+		d.postpone(now, rep.Steps, 0, 0)
+		k.setReport(s, d)
+		return nextTurn
+	}
 	// the next reconcile is not before the cooldown is over
 	wait := d.postpone(now, rep.Steps, rep.When.Quiet+cooldown(cost), rep.When.Longest)
 	k.setReport(s, d)

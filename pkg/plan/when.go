@@ -12,8 +12,13 @@ import "time"
 //	SlowProgress   the same where reports would follow one another: somebody else reports on the
 //	               same pods, or they come one by one
 //	OncePerSecond  progress of Jobs
-//	Shortly        what CronJobs have started and what of it has ended
-type When struct{ Quiet, Longest time.Duration }
+//	NextTurn       what CronJobs have started: Jobs come before statuses
+//	Shortly        what of a CronJob's Jobs has ended
+type When struct {
+	Quiet, Longest time.Duration
+	// NextTurn: it is written when the key has its next turn, which is after those of all keys that wait now.
+	NextTurn bool
+}
 
 const (
 	soon       = 100 * time.Millisecond
@@ -30,12 +35,12 @@ const (
 func Now() When { return When{} }
 
 // Soon writes it in a moment.
-func Soon() When { return When{soon, soon} }
+func Soon() When { return When{Quiet: soon, Longest: soon} }
 
 // Progress is for a report about so many pods.
 func Progress(pods int64) When {
 	pods = min(pods, int64(longestWait/quietForEach))
-	return When{max(leastQuiet, time.Duration(pods)*quietForEach), longestWait}
+	return When{Quiet: max(leastQuiet, time.Duration(pods)*quietForEach), Longest: longestWait}
 }
 
 // SlowProgress is likewise for so many pods.
@@ -46,7 +51,7 @@ func SlowProgress(pods int64) When {
 }
 
 // OncePerSecond writes a report no more often than that.
-func OncePerSecond() When { return When{jobProgress, jobProgress} }
+func OncePerSecond() When { return When{Quiet: jobProgress, Longest: jobProgress} }
 
 // ReportWhen says when a report is written about an object with many parts, such as pods. It is written at once if
 // it has news that users wait for, or if it is the last one before the object comes to rest, because nothing is
@@ -59,5 +64,8 @@ func (o Outcome) ReportWhen(news, moving bool, later When) When {
 	return later
 }
 
+// NextTurn has keys that wait go first.
+func NextTurn() When { return When{NextTurn: true} }
+
 // Shortly writes a report when nothing has changed for a moment.
-func Shortly() When { return When{soon, longestWait} }
+func Shortly() When { return When{Quiet: soon, Longest: longestWait} }

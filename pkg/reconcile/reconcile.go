@@ -200,7 +200,7 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 		r.next, r.report = plan.Sooner(r.next, wait), wait
 		rep.Steps = nil
 	}
-	writing.Debounced = rep.When.Quiet > 0
+	writing.Debounced = rep.When != plan.Now()
 	r.steps = slices.Concat(r.steps, rep.Steps)
 	r.reported = writing.Apply(rep.Steps)
 	r.wrote(r.reported)

@@ -90,6 +90,7 @@ func newCheckCommand(o *options.Options) *cobra.Command {
 func (c *checker) all(ctx context.Context) {
 	c.flags()
 	c.files()
+	c.historyFolder()
 	if !c.server(ctx) {
 		return
 	}

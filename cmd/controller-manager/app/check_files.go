@@ -3,7 +3,9 @@ package app
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -20,6 +22,24 @@ func (c *checker) files() {
 		if value := c.Flags[flag]; value != "" && (strings.HasSuffix(flag, "-file") || flag == "kubeconfig") {
 			c.file("--"+flag, value)
 		}
+	}
+}
+
+// historyFolder says what --history-dir names. It is made at the start, if it is missing.
+func (c *checker) historyFolder() {
+	name := c.History.Dir
+	if name == "" {
+		return
+	}
+	switch info, err := os.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		c.note("history", passes, "--history-dir: %s is not there yet, and is made at the start", name)
+	case err != nil:
+		c.note("history", fails, "--history-dir: %v", err)
+	case !info.IsDir():
+		c.note("history", fails, "--history-dir: %s is not a folder", name)
+	default:
+		c.note("history", passes, "--history-dir: %s, up to %s", name, c.History.Size.String())
 	}
 }
 

@@ -62,6 +62,27 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 }
 
+func TestTheFolderOfTheHistoryIsChecked(t *testing.T) {
+	folder := t.TempDir()
+	for name, want := range map[string]string{
+		"": "", folder: "ok: --history-dir: " + folder + ", up to 1Mi",
+		filepath.Join(folder, "none"):   "ok: --history-dir: " + folder + "/none is not there yet, and is made at the start",
+		certificate(t, time.Now()):      "is not a folder",
+		filepath.Join(folder, "a\x00b"): "fail: --history-dir: ",
+	} {
+		c := checker{}
+		c.History = mustHistory(t, name)
+		c.historyFolder()
+		got := ""
+		for _, f := range c.findings {
+			got += string(f.Result) + ": " + f.Says
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestRightsThatAreLacking(t *testing.T) {
 	everywhere := []rbac.Rule{{Group: "apps", Resource: "deployments/status", Verbs: []string{"patch", "get"}}}
 	in := map[string][]rbac.Rule{"kube-system": {{Resource: "configmaps", Verbs: []string{"get"},

@@ -128,8 +128,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Explained: []string{"VolumeAttachment"}, // which are aliases; Nodes are another controller's
 		Verified:  []string{"VolumeAttachment"}, // of those that a previous leader has made for a node
 		Watches: []reconcile.Watch{
-			k.volumes.attachments.Watch(nodesByAttachment, batched), k.pods.byNode.Watch(n.nodesByPod, batched),
-			k.nodes.Watch(nodesByNode, batched), k.volumes.claims.Watch(n.nodesByClaim),
+			k.volumes.attachments.Watch(nodesByAttachment, informers.WithDelay(n.batch)),
+			k.pods.byNode.Watch(n.nodesByPod, informers.WithDelay(n.batch)),
+			k.nodes.Watch(nodesByNode, informers.WithDelay(func(plan.Key) time.Duration { return batchPeriod })),
+			k.volumes.claims.Watch(n.nodesByClaim),
 			k.volumes.pvs.Watch(n.nodesByVolume), k.volumes.drivers.Watch(n.nodesByDriver),
 		},
 		Source:   n.waitForComparison,
@@ -144,6 +146,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Applied: func(ctx context.Context, s nodeSnapshot, d nodeDecision, did, reported plan.Outcome) {
 			own.appliedNode(ctx, s, d, did, reported)
 			n.unreserve(s)
+			n.noteWrites(s, did)
 		},
 		Brake: c.Brake,
 	})
@@ -167,10 +170,8 @@ func nodeAliases(_ nodeSnapshot, d nodeDecision) map[plan.Key]string {
 	return aliases
 }
 
-// batched has what happens on a node within a moment lead to one reconcile of it: pods of a node come and go together,
-// and so do their volumes.
-var batched = informers.WithDelay(func(plan.Key) time.Duration { return batchPeriod })
-
+// batchPeriod is how long after a change a node is looked at, so that what happens on it within a moment leads to one
+// reconcile.
 const batchPeriod = 100 * time.Millisecond
 
 // owner is the Node, whose latest version is found out before the first write of a term.

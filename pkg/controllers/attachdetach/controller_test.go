@@ -351,3 +351,30 @@ func TestAD1AD2AD3Entry(t *testing.T) {
 		t.Error(errs)
 	}
 }
+
+// A node whose status was just written is looked at when it may be written again, and others after a moment.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := &nodeController{w.views}
+		wrote, node := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed}}}, plan.Key{Name: "n"}
+		want := func(what string, want time.Duration) {
+			t.Helper()
+			if got := n.batch(node); got != want {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		want("never written", batchPeriod)
+		n.noteWrites(nodeSnapshot{Name: "n", Node: aNode()}, wrote)
+		time.Sleep(300 * time.Millisecond)
+		want("written", 700*time.Millisecond)
+		n.noteWrites(nodeSnapshot{Name: "n", Node: aNode()}, plan.Outcome{})
+		want("looked at", 700*time.Millisecond)
+		time.Sleep(time.Minute)
+		want("written long ago", batchPeriod)
+		n.noteWrites(nodeSnapshot{Name: "n"}, plan.Outcome{})
+		if left, _ := w.term.Get(); len(maps.Collect(left.Written.All())) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+	})
+}

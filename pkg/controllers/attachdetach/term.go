@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,6 +21,8 @@ type term struct {
 	// reserved from right before its status lists it until the node neither needs nor lists it.
 	Reserved cowmap.Map[string, map[string]bool]
 	Holders  cowmap.Map[string, string] // the node that has reserved a volume, by the name of the volume
+	// Written is when the status of a node was last written, by the name of the node.
+	Written cowmap.Map[string, time.Time]
 }
 
 func (k *views) newTerm() *reconcile.Term[term] {
@@ -30,6 +33,29 @@ func (k *views) newTerm() *reconcile.Term[term] {
 			t.Absences = t.Absences.seeing(time.Now(), present(is, was)[0].Name, is)
 			return t
 		},
+	})
+}
+
+// batch is how long after a change of a pod or a VolumeAttachment their node is looked at: pods of a node come and go
+// together, and so do their volumes. What they lead to is written no sooner, if the status was just written.
+func (k *nodeController) batch(node plan.Key) time.Duration {
+	t, _ := k.term.Get()
+	written, _ := t.Written.Get(node.Name)
+	return max(batchPeriod, writePause-time.Since(written))
+}
+
+// noteWrites notes that the status of a node was written. A node that is gone is forgotten.
+func (k *nodeController) noteWrites(s nodeSnapshot, did plan.Outcome) {
+	wrote := slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == plan.Changed })
+	if !wrote && s.Node != nil {
+		return
+	}
+	k.term.Update(func(t term) term {
+		t.Written = t.Written.Without(s.Name)
+		if wrote {
+			t.Written = t.Written.With(s.Name, time.Now())
+		}
+		return t
 	})
 }
 

@@ -45,13 +45,21 @@ func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Pl
 	for _, event := range s.endings() {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: event})
 	}
-	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
-	// the status should not name for long what was deleted
-	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent
-	if !replaces && (ttl == nil || time.Duration(*ttl)*time.Second >= shortLived) {
-		p.When = plan.Shortly()
-	}
+	p.When = when(c, did)
 	return p
+}
+
+// when says how long the status waits. It should not name for long what was deleted.
+func when(c *batchv1.CronJob, did plan.Outcome) plan.When {
+	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
+	switch {
+	case c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent,
+		ttl != nil && time.Duration(*ttl)*time.Second < shortLived:
+		return plan.Now()
+	case createdJob(did) != nil:
+		return plan.NextTurn()
+	}
+	return plan.Shortly()
 }
 
 // raised returns a time of the status, later if it is to be later.

@@ -97,21 +97,27 @@ func TestFailedWritesAreNotReported(t *testing.T) { // CJ-54, CJ-71
 	}
 }
 
-// Only the status tells of the run of a Job that is soon gone, so it does not wait.
+// What has ended waits for a moment, and what was created for the keys that wait. Only the status tells of the run of a Job that is
+// soon gone, so that does not wait.
 func TestDebounce(t *testing.T) {
+	running, ended := run("10:05:00"), run("10:05:00", complete("10:06:00"))
+	ends := func(edits ...edit) snapshot {
+		return see(backup(append(edits, ranAt("10:05:00"), lists(running))...), ended)
+	}
 	for _, c := range []struct {
-		name    string
-		cronJob *batchv1.CronJob
-		waits   bool
+		name, at string
+		snapshot snapshot
+		waits    bool
 	}{
-		{"by default", backup(), true},
-		{"a Job that is kept for an hour", backup(ttl(3600)), true},
-		{"a Job that is gone when it has finished", backup(ttl(0)), false},
-		{"a Job that is replaced", backup(concurrency("Replace")), false},
+		{"a Job is created", "10:05:00", see(backup()), true},
+		{"a Job is created that is gone when it has finished", "10:05:00", see(backup(ttl(0))), false},
+		{"a Job has ended", "10:06:30", ends(), true},
+		{"a Job that is kept for an hour has", "10:06:30", ends(ttl(3600)), true},
+		{"a Job that is gone when it has finished has", "10:06:30", ends(ttl(0)), false},
+		{"a Job that the next one replaces has", "10:06:30", ends(concurrency("Replace")), false},
 	} {
-		s := see(c.cronJob)
-		p := reportAt("10:05:00", s)
-		if waits := p.When.Quiet > 0 && p.When.Longest > 0; len(p.Steps) == 0 || waits != c.waits {
+		p := reportAt(c.at, c.snapshot)
+		if waits := p.When != plan.Now(); len(p.Steps) == 0 || waits != c.waits {
 			t.Errorf("%s: %+v", c.name, p)
 		}
 	}
