@@ -289,8 +289,9 @@ image-name: ## Print the name of the image that "make image" builds
 image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
 	@go -C hack/tools run ./image $(IMAGE_OF) -test $(if $(BUILDER),-builder) $(CURDIR)
 
+# RELEASE_IMAGE=REPOSITORY@DIGEST: the image that the manifests name.
 release: vulncheck bin/helm ## Build dist/: binaries for linux, darwin and windows, bills of materials, manifests of each mode, checksums
-	@go -C hack/tools run ./release $(BUILD_OF) -helm $(CURDIR)/bin/helm -out $(CURDIR)/dist $(CURDIR)
+	@go -C hack/tools run ./release $(BUILD_OF) -helm $(CURDIR)/bin/helm $(addprefix -image=,$(RELEASE_IMAGE)) -out $(CURDIR)/dist $(CURDIR)
 
 bin/helm: hack/helm/go.mod
 	go -C hack/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm

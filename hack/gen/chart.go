@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -34,9 +35,22 @@ func chart(registry []manager.Controller) (all []file) {
 	} {
 		all = append(all, file{chartFiles + to, func([]byte) ([]byte, error) { return os.ReadFile("deploy/monitoring/" + from) }})
 	}
+	all = append(all, file{chartFiles + "handover-lease.yaml", func([]byte) ([]byte, error) { return handoverLease() }})
 	all = append(all, file{chartFiles + "controllers-beside.txt", func([]byte) ([]byte, error) {
 		return append([]byte(strings.Join(besideAliases(registry), ",")), '\n'), nil
 	}})
 	slices.SortFunc(all, func(a, b file) int { return cmp.Compare(a.path, b.path) })
 	return all
+}
+
+// handoverLease returns the Lease that nobody can get, as a hook of Helm: it is made at the first installation, and then left to the
+// managers.
+func handoverLease() ([]byte, error) {
+	text, err := os.ReadFile("deploy/kustomize/overlays/beside-upstream/handover-lease.yaml")
+	const name = "  name: " + beside + "\n"
+	if err == nil && !strings.Contains(string(text), name) {
+		err = fmt.Errorf("the Lease for the hand-over is not called %s", beside)
+	}
+	_, object, _ := strings.Cut(string(text), "apiVersion:")
+	return []byte("apiVersion:" + strings.Replace(object, name, name+"  annotations: {helm.sh/hook: pre-install}\n", 1)), err
 }

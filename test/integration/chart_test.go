@@ -33,7 +33,8 @@ func TestChart(t *testing.T) {
 	chart := filepath.Join(deploy, "chart")
 	for _, mode := range []string{"standalone", "beside"} {
 		out := helm(t, "install", "cm", chart, "--set", "mode="+mode, "--dry-run=server", "--take-ownership")
-		if !strings.Contains(out, "kind: PodDisruptionBudget") {
+		if held := strings.Contains(out, "holderIdentity: nobody-before-the-handover"); !strings.Contains(out, "kind: PodDisruptionBudget") ||
+			held != (mode == "beside") {
 			t.Errorf("%s: %s", mode, out)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
@@ -66,7 +67,7 @@ func (r *record) countEnded(did apiserver.Result) {
 	if p, ok := did.Before.(*corev1.Pod); ok && did.Err == nil {
 		delete(r.ended, p.UID)
 	}
-	if p, ok := did.After.(*corev1.Pod); ok && did.Err == nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) {
+	if p, ok := did.After.(*corev1.Pod); ok && did.Err == nil && podutil.Finished(p) {
 		r.ended[p.UID] = true
 	}
 	r.atOnce = max(r.atOnce, len(r.ended))

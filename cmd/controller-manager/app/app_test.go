@@ -173,7 +173,15 @@ var commandLines = []struct {
 	{name: "CLI-82 handover of a manifest", args: []string{"handover", "--from-manifest=" + staticPod},
 		stdout: `^kube-controller-manager: --controllers=\*,bootstrapsigner,tokencleaner,-deployment,-replicaset\nthis manager: --controllers=deployment,replicaset\n$`},
 	{name: "CLI-82 handover of the whole", args: []string{"handover", "--from-manifest=" + staticPod, "--image=mine:1"},
-		stdout: `(?s)^apiVersion: v1\nkind: Pod\n.*    - --controllers=\*,bootstrapsigner,tokencleaner\n.*    image: mine:1\n`},
+		stdout: `(?s)^apiVersion: v1\nkind: Pod\n.*    - --controllers=\*,bootstrapsigner,tokencleaner\n.*    image: mine:1\n` +
+			`    securityContext: \{runAsUser: 0, runAsGroup: 0, allowPrivilegeEscalation: false, capabilities: \{drop: \[ALL\]\}\}\n`},
+	{name: "CLI-82 handover of the whole, whose user is not said", code: 1,
+		args: []string{"handover", "--from-manifest=testdata/unprivileged.yaml", "--image=mine:1"}, alone: true,
+		last: `^Error: --from-manifest: the securityContext of the container in testdata/unprivileged\.yaml has no runAsUser: ` +
+			`add one that can read the keys, such as 0$`},
+	{name: "handover of the whole, whose user is said", alone: true,
+		args:   []string{"handover", "--from-manifest=../../../deploy/static-pod/kube-controller-manager.yaml", "--image=mine:1"},
+		stdout: `(?s)    image: mine:1\n.*runAsUser: 0\n`},
 	{name: "CLI-82 handover of a manifest with separate values", args: []string{"handover", "--from-manifest=testdata/separate.yaml"},
 		stdout: `^kube-controller-manager: --controllers=\*,-replicaset,tokencleaner,-deployment\nthis manager: --controllers=deployment\n$`},
 	{name: "CLI-82 handover of a shell", args: []string{"handover", "--from-manifest=testdata/shell.yaml"}, code: 1, alone: true,

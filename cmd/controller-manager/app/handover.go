@@ -25,8 +25,9 @@ Beside the original, that is two values of --controllers: that of kube-controlle
 Give the value that kube-controller-manager has today, or its manifest.
 
 In its place, with --image, that is the manifest of the static pod with this manager in it: the image is another one,
-and the arguments stay, because this manager takes them all. The lease stays the same, so only one of the two works
-at a time, whatever the order in which nodes get the manifest.`
+the container runs as root without capabilities, because only root can read the keys, and the arguments stay, because
+this manager takes them all. The lease stays the same, so only one of the two works at a time, whatever the order in
+which nodes get the manifest.`
 
 const handoverExamples = `  controller-manager handover --controllers='*,bootstrapsigner,tokencleaner'
   controller-manager handover --from-manifest=/etc/kubernetes/manifests/kube-controller-manager.yaml
@@ -102,7 +103,11 @@ func replaceInManifest(w io.Writer, manifest, image string) error {
 	if manifest == "" {
 		return errors.New("--image needs --from-manifest, the manifest in which it is to be")
 	}
-	container, err := originalIn(manifest)
+	pod, container, err := originalIn(manifest)
+	if err != nil {
+		return err
+	}
+	asRoot, err := asRoot(manifest, pod, container)
 	if err != nil {
 		return err
 	}
@@ -110,19 +115,41 @@ func replaceInManifest(w io.Writer, manifest, image string) error {
 	if err != nil {
 		return fmt.Errorf("--from-manifest: %w", err)
 	}
-	line := regexp.MustCompile(`(?m)^(\s*(?:- )?image:\s*)["']?` + regexp.QuoteMeta(container.Image) +
-		`["']?(\s*(?:#.*)?)$`)
+	line := regexp.MustCompile(`(?m)^([ \t]*)(- )?image:[ \t]*["']?` + regexp.QuoteMeta(container.Image) +
+		`["']?([ \t]*(?:#.*)?)$`)
 	if n := len(line.FindAll(text, -1)); container.Image == "" || n != 1 {
 		return fmt.Errorf("--from-manifest: %s has %d lines with the image %q, of which one is to be replaced",
 			manifest, n, container.Image)
 	}
-	_, err = w.Write(line.ReplaceAll(text, []byte("${1}"+strings.ReplaceAll(image, "$", "$$")+"${2}")))
+	_, err = w.Write(line.ReplaceAllFunc(text, func(found []byte) []byte {
+		part := line.FindSubmatch(found)
+		indent := string(part[1]) + strings.Repeat(" ", len(part[2]))
+		text := fmt.Sprintf("%s%simage: %s%s", part[1], part[2], image, part[3])
+		if asRoot {
+			text += "\n" + indent + "securityContext: {runAsUser: 0, runAsGroup: 0, allowPrivilegeEscalation: false, " +
+				"capabilities: {drop: [ALL]}}"
+		}
+		return []byte(text)
+	}))
 	return err
+}
+
+// asRoot reports whether the manifest has to say that the container runs as root: that is the user of the original's
+// image, and not of ours.
+func asRoot(manifest string, pod *corev1.Pod, container *corev1.Container) (bool, error) {
+	if of := pod.Spec.SecurityContext; of != nil && of.RunAsUser != nil {
+		return false, nil
+	}
+	if of := container.SecurityContext; of != nil && of.RunAsUser == nil {
+		return false, fmt.Errorf("--from-manifest: the securityContext of the container in %s has no runAsUser: "+
+			"add one that can read the keys, such as 0", manifest)
+	}
+	return container.SecurityContext == nil, nil
 }
 
 // controllersOf returns the items of --controllers that a manifest has.
 func controllersOf(manifest string) ([]string, error) {
-	container, err := originalIn(manifest)
+	_, container, err := originalIn(manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -144,22 +171,22 @@ func controllersOf(manifest string) ([]string, error) {
 	return items, nil
 }
 
-// originalIn reads the manifest of a static pod, and returns the container that runs kube-controller-manager.
-func originalIn(manifest string) (*corev1.Container, error) {
+// originalIn reads the manifest of a static pod, and returns it and the container that runs kube-controller-manager.
+func originalIn(manifest string) (*corev1.Pod, *corev1.Container, error) {
 	text, err := os.ReadFile(manifest)
 	if err != nil {
-		return nil, fmt.Errorf("--from-manifest: %w", err)
+		return nil, nil, fmt.Errorf("--from-manifest: %w", err)
 	}
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal(text, pod); err != nil {
-		return nil, fmt.Errorf("--from-manifest: %s: %w", manifest, err)
+		return nil, nil, fmt.Errorf("--from-manifest: %s: %w", manifest, err)
 	}
 	for i, c := range pod.Spec.Containers {
 		if pod.Kind == "Pod" && (c.Name == original || len(c.Command) > 0 && path.Base(c.Command[0]) == original) {
-			return &pod.Spec.Containers[i], nil
+			return pod, &pod.Spec.Containers[i], nil
 		}
 	}
-	return nil, fmt.Errorf("--from-manifest: %s is no manifest of a pod that runs %s", manifest, original)
+	return nil, nil, fmt.Errorf("--from-manifest: %s is no manifest of a pod that runs %s", manifest, original)
 }
 
 // original is the program, and the container in manifests of kubeadm.

@@ -101,6 +101,11 @@ func TestSameObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The Lease that keeps pods from leading too soon is made once, as by "kubectl create".
+		text, lease, _ := strings.Cut(text, "# Source: controller-manager/templates/lease.yaml\n")
+		if hook := strings.Contains(lease, "helm.sh/hook: pre-install"); hook != (mode == "beside") {
+			t.Errorf("%s: the Lease of the hand-over: %q", mode, lease)
+		}
 		want, got := objects(t, manifests), objects(t, text)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			if !reflect.DeepEqual(want[name], got[name]) {
@@ -131,6 +136,9 @@ func TestValues(t *testing.T) {
 	for _, test := range []struct{ values, says string }{
 		{`image={"repository":"example.com/cm","digest":"sha256:` + strings.Repeat("0", 64) + `"}`, "image: \"example.com/cm@sha256:0000"},
 		{`mode="standalone"`, "- --history-dir=/var/lib/history\n"},
+		{`mode="beside";controllers="deployment,replicaset"`, "- --controllers=deployment,replicaset\n"},
+		{`mode="standalone";extraVolumes=[{"name":"keys","secret":{"secretName":"keys"}}]`, "secretName: keys\n"},
+		{`mode="standalone";history=false;extraVolumeMounts=[{"name":"keys","mountPath":"/keys"}]`, "mountPath: /keys\n"},
 		{`mode="standalone";extraArgs=["--cluster-cidr=10.0.0.0/16"];roles="all"`, "- \"--cluster-cidr=10.0.0.0/16\""},
 		{`mode="standalone";monitoring={"serviceMonitor":{"enabled":true,"labels":{"release":"prometheus"}}}`, "release: prometheus"},
 		{`mode="standalone";monitoring={"serviceMonitor":{"enabled":true}}`, "name: controller-manager:metrics-reader"},

@@ -28,6 +28,7 @@ type options struct {
 	platforms  []string
 	cache      string // Go's build cache; empty for the one that go uses by itself
 	helm       string // the program that makes manifests of the chart; empty to make none
+	image      string // that the manifests name, as REPOSITORY@DIGEST; empty for a placeholder
 }
 
 func main() {
@@ -39,6 +40,7 @@ func main() {
 		"what to build for")
 	out := flag.String("out", "", "where to write the release")
 	flag.StringVar(&o.helm, "helm", "", "the program helm, to make the manifests of the chart")
+	flag.StringVar(&o.image, "image", "", "what the manifests name, as REPOSITORY@DIGEST; a placeholder if it is empty")
 	verify := flag.Bool("verify", false, "build twice, in different folders, and compare")
 	strict := flag.Bool("strict", false, "with -verify: the second time from an empty build cache")
 	flag.Parse()
@@ -93,8 +95,12 @@ func (o options) writeManifests(out string) error {
 	if o.helm == "" {
 		return nil
 	}
+	args := []string{"template", program, "deploy/chart", "--namespace=kube-system", "--no-hooks"}
+	if repository, digest, ok := strings.Cut(o.image, "@"); ok {
+		args = append(args, "--set=image.repository="+repository+",image.digest="+digest)
+	}
 	for _, mode := range []string{"observer", "beside", "standalone"} {
-		cmd := exec.Command(o.helm, "template", program, "deploy/chart", "--namespace=kube-system", "--set=mode="+mode)
+		cmd := exec.Command(o.helm, append(args, "--set=mode="+mode)...)
 		cmd.Dir, cmd.Stderr = o.repository, os.Stderr
 		text, err := cmd.Output()
 		if err != nil {
