@@ -1,7 +1,6 @@
 package agreement
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -150,35 +149,40 @@ func (c *Comparison) Planned(controller string, d reconcile.Decision) {
 	k.about = d.Key
 	for _, old := range slices.Sorted(maps.Keys(k.items)) {
 		if next := items[old]; next != nil {
-			c.stillPlanned(id, k, k.items[old], next, now)
+			c.stillPlanned(id, k, old, next, now)
 		} else {
 			c.settle(id, k, old, items, now)
 		}
 	}
 	for _, new := range slices.Sorted(maps.Keys(items)) {
-		c.add(k, new, items[new], now)
+		c.add(id, k, new, items[new], now)
 	}
 	if len(k.items) == 0 {
 		delete(c.keys, id)
 	}
 }
 
-// add begins to wait for a write, unless it is waited for.
-func (c *Comparison) add(k *keyState, id string, i *item, now time.Time) {
-	if k.items[id] != nil {
+// add begins to wait for a write, unless it is waited for. One that takes the place of another, which was not done, has
+// been waited for since then.
+func (c *Comparison) add(id keyID, k *keyState, at string, i *item, now time.Time) {
+	if k.items[at] != nil {
 		return
 	}
 	if c.bytes+i.size > mostBytes {
 		c.dropped++
 		return
 	}
-	i.since, i.planned = now, now
-	k.items[id] = i
+	if i.planned = now; i.since.IsZero() {
+		i.since = now
+	}
+	k.items[at] = i
 	c.bytes += i.size
+	c.overdue(id, k, at, now)
 }
 
 // stillPlanned is told that a write is planned again. Of several alike, some may have been done.
-func (c *Comparison) stillPlanned(id keyID, k *keyState, i, next *item, now time.Time) {
+func (c *Comparison) stillPlanned(id keyID, k *keyState, at string, next *item, now time.Time) {
+	i := k.items[at]
 	if i.generated {
 		done := min(c.matching(i), i.count)
 		fewer := max(i.count-done-next.count, 0)
@@ -188,27 +192,48 @@ func (c *Comparison) stillPlanned(id keyID, k *keyState, i, next *item, now time
 			i.since, i.judged = now, false
 		}
 	}
-	if i.planned = now; now.Sub(i.since) < notDoneAfter || i.judged {
+	i.planned = now
+	c.overdue(id, k, at, now)
+}
+
+// overdue judges a write that is planned for long.
+func (c *Comparison) overdue(id keyID, k *keyState, at string, now time.Time) {
+	i := k.items[at]
+	if now.Sub(i.since) < notDoneAfter || i.judged {
 		return
 	}
 	i.judged = true
 	d := c.disagreement(id, i, now)
 	d.Rule = NotDone
 	if have, known := c.Cached(i.kind, plan.Key{Namespace: i.namespace, Name: i.name}); known && have != nil {
-		if f, has, differs := differing(i.want, leaves(tree(have))); differs {
-			d.about(i, f.path, f.value, has)
-		}
+		d.aboutLeft(i, leaves(tree(have)))
 	}
-	c.suspect(d, Question{About: k.about, Owner: k.owner, Since: i.since})
+	c.suspect(suspect{Disagreement: d, id: id, at: at,
+		Question: Question{About: k.about, Owner: k.owner, Since: i.since}})
 }
 
-// suspect has [Comparison.Judge] ask whether there is a reason for a disagreement.
-func (c *Comparison) suspect(d Disagreement, q Question) {
-	if c.Hindrance == nil || len(c.suspects) >= mostSuspects {
-		c.disagree(d)
-		return
+// aboutLeft names the first field that is not as planned and that no row explains; the last one, if rows explain all.
+func (d *Disagreement) aboutLeft(i *item, present map[string]string) {
+	for _, f := range i.want {
+		if has := valueAt(present, f.path); !same(f.value, has) {
+			if d.about(i, f.path, f.value, has); rowOf(*d) == "" {
+				return
+			}
+		}
 	}
-	c.suspects = append(c.suspects, suspect{d, q})
+}
+
+// suspect has [Comparison.Judge] ask whether there is a reason for a disagreement. More than can be asked are not
+// compared.
+func (c *Comparison) suspect(s suspect) {
+	switch {
+	case c.Hindrance == nil:
+		c.disagree(s.Disagreement)
+	case len(c.suspects) >= mostSuspects:
+		c.dropped++
+	default:
+		c.suspects = append(c.suspects, s)
+	}
 }
 
 // count adds to the verdicts of a controller.
@@ -247,13 +272,12 @@ func (c *Comparison) sweep(now time.Time) {
 	c.swept = now
 	c.come.expire(now)
 	c.gone.expire(now)
-	ids := slices.SortedFunc(maps.Keys(c.keys), func(a, b keyID) int {
-		return cmp.Or(cmp.Compare(a.controller, b.controller), cmp.Compare(a.key.String(), b.key.String()))
-	})
-	for _, id := range ids {
-		k := c.keys[id]
+	for id, k := range c.keys {
+		if now.Sub(k.planned) < sweepEvery {
+			continue
+		}
 		for _, old := range slices.Sorted(maps.Keys(k.items)) {
-			if now.Sub(k.planned) >= forgottenAfter || now.Sub(k.planned) >= sweepEvery && c.done(k.items[old]) {
+			if now.Sub(k.planned) >= forgottenAfter || c.done(k.items[old]) {
 				c.settle(id, k, old, nil, now)
 			}
 		}

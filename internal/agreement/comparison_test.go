@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,6 +97,32 @@ func TestVerdicts(t *testing.T) {
 		want  map[Verdict]int
 		field string // of the last disagreement
 	}{
+		{"of two deletions, one is done and the other is wanted no more", func(w *world) {
+			a, b := pod("a"), pod("b")
+			w.put(a)
+			w.put(b)
+			w.plans(0, plan.Delete{Objects: []plan.Object{a, b}})
+			w.remove(a)
+			w.plans(5 * time.Second)
+		}, map[Verdict]int{Agreed: 1, Superseded: 1}, ""},
+		{"of two creations, one is done and the other is wanted no more", func(w *world) {
+			w.plans(0, plan.Create{Object: pod("web-0")}, plan.Create{Object: pod("web-1")})
+			w.put(pod("web-0"))
+			w.plans(5 * time.Second)
+		}, map[Verdict]int{Agreed: 1, Superseded: 1}, ""},
+		{"a status that is planned anew again and again, and never written", func(w *world) {
+			w.put(ready(0))
+			for n := range int32(9) {
+				w.plans(30*time.Second, plan.Change{Old: ready(0), New: ready(n + 1), Subresource: plan.Status})
+			}
+		}, map[Verdict]int{Superseded: 2, Unexplained: 1}, "status.readyReplicas"},
+		{"an object of another owner", func(w *world) {
+			w.plans(0, plan.Create{Object: pod("web-0")})
+			p := pod("web-0")
+			p.OwnerReferences[0].UID, p.OwnerReferences[0].Name = "other", "other"
+			w.put(p)
+			w.plans(5 * time.Second)
+		}, map[Verdict]int{Unexplained: 1}, "metadata.ownerReferences"},
 		{"a change is done", func(w *world) {
 			w.plans(0, scale)
 			w.put(set(5))
@@ -257,22 +285,50 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What is refused, and what nobody is there to do, is no disagreement; what cannot be asked is.
+// What is refused, and what nobody is there to do, is no disagreement as long as that is so. What cannot be asked is asked again.
 func TestHindrance(t *testing.T) {
+	forbidden := errors.New("forbidden")
+	type answer struct {
+		why string
+		err error
+	}
 	for _, c := range []struct {
-		why  string
-		err  error
-		want Verdict
-	}{{"FailedCreate", nil, Hindered}, {"", nil, Unexplained}, {"", errors.New("forbidden"), Unexplained}} {
+		answers []answer // one each minute; the last one from then on
+		want    map[Verdict]int
+	}{
+		{[]answer{{"FailedCreate", nil}}, map[Verdict]int{Hindered: 1}},
+		{[]answer{{"", nil}}, map[Verdict]int{Unexplained: 1}},
+		{[]answer{{"", forbidden}}, map[Verdict]int{}},
+		{[]answer{{"", forbidden}, {"", nil}}, map[Verdict]int{Unexplained: 1}},
+		{[]answer{{"nobody leads", nil}, {"", nil}}, map[Verdict]int{Hindered: 1, Unexplained: 1}},
+	} {
 		w := newWorld()
-		w.Hindrance = func(context.Context, Question) (string, error) { return c.why, c.err }
-		w.plans(0, plan.Create{Object: pod("")})
-		w.plans(time.Minute, plan.Create{Object: pod("")})
-		w.Judge(t.Context())
-		w.Judge(t.Context())
-		if len(w.counted) != 1 || w.counted[c.want] != 1 {
-			t.Errorf("%q %v: %v", c.why, c.err, w.counted)
+		var last answer
+		w.Hindrance = func(context.Context, Question) (string, error) { return last.why, last.err }
+		for n := range 2 * mostTries {
+			last = c.answers[min(n/2, len(c.answers)-1)]
+			w.plans(time.Minute, plan.Create{Object: pod("")})
+			w.Judge(t.Context())
 		}
+		if diff := cmp.Diff(c.want, w.counted); diff != "" {
+			t.Errorf("%v: %s", c.answers, diff)
+		}
+	}
+}
+
+// An outage is not many disagreements: more than can be asked are not compared.
+func TestManySuspects(t *testing.T) {
+	w := newWorld()
+	w.Hindrance = func(context.Context, Question) (string, error) { return "nobody leads", nil }
+	var steps []plan.Step
+	for n := range 3 * mostSuspects / 2 {
+		steps = append(steps, plan.Create{Object: pod(fmt.Sprint("web-", n))})
+	}
+	w.plans(0, steps...)
+	w.plans(time.Minute, steps...)
+	w.Judge(t.Context())
+	if w.counted[Unexplained] > 0 || w.counted[Hindered] != mostSuspects || w.dropped != mostSuspects/2 {
+		t.Errorf("%v, %d dropped", w.counted, w.dropped)
 	}
 }
 

@@ -3,9 +3,11 @@ package agreement
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,12 +38,19 @@ type Question struct {
 type suspect struct {
 	Disagreement
 	Question
+	id    keyID  // of what is not done
+	at    string // among the items of the key
+	tries int
 }
 
 const (
 	suspectsEvery = 5 * time.Second
 	// silentFor is for how long a lease is not renewed before nobody leads.
 	silentFor = 30 * time.Second
+	// leaseFor is how long the answer about a lease is good for.
+	leaseFor = 2 * time.Second
+	// mostTries is how often is asked what could not be asked: for a minute.
+	mostTries = 12
 )
 
 // Run looks for what hinders writes that are not done, until ctx ends.
@@ -58,8 +67,8 @@ func (c *Comparison) Run(ctx context.Context) {
 	}
 }
 
-// Judge asks what hinders the writes that are not done. If nothing is known to, or it cannot be asked, they are
-// disagreements.
+// Judge asks what hinders the writes that are not done. If nothing is known to, they are disagreements. What is
+// hindered is judged again later. What cannot be asked is asked again, and in the end not compared.
 func (c *Comparison) Judge(ctx context.Context) {
 	c.mu.Lock()
 	suspects := c.suspects
@@ -70,32 +79,54 @@ func (c *Comparison) Judge(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.mu.Lock()
-		switch {
-		case why == "" || err != nil:
-			c.disagree(s.Disagreement)
-		case s.Rule == NotDone:
-			c.count(s.Controller, Hindered, 1)
-		default:
-			c.count(s.Controller, Superseded, 1)
-		}
-		c.mu.Unlock()
+		c.answered(s, why, err)
 	}
+}
+
+// answered judges a suspect by what excuses it.
+func (c *Comparison) answered(s suspect, why string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s.tries++; {
+	case err != nil && (s.tries == mostTries || len(c.suspects) >= mostSuspects):
+		c.dropped++
+	case err != nil:
+		c.suspects = append(c.suspects, s)
+	case why == "":
+		c.disagree(s.Disagreement)
+	case s.Rule == NotDone:
+		c.hindered(s)
+	default:
+		c.count(s.Controller, Superseded, 1)
+	}
+}
+
+// hindered begins to wait anew for a write that is planned still. It counts once.
+func (c *Comparison) hindered(s suspect) {
+	i := &item{}
+	if k := c.keys[s.id]; k != nil && k.items[s.at] != nil {
+		i = k.items[s.at]
+		i.since, i.judged = c.Now(), false
+	}
+	if !i.excused {
+		c.count(s.Controller, Hindered, 1)
+	}
+	i.excused = true
 }
 
 // HindranceOf returns what asks the API server: for the lease of who leads, for warnings about the object since the
 // write was planned, and for who has written a field. It only lists.
 func HindranceOf(client kubernetes.Interface, objects metadata.Interface, lease plan.Key) Hindrance {
+	leads := leaseOf(client, lease)
 	return func(ctx context.Context, q Question) (string, error) {
 		if q.Path != "" {
 			return writtenByOthers(ctx, objects, q)
 		}
-		leases, err := client.CoordinationV1().Leases(lease.Namespace).List(ctx,
-			metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", lease.Name).String()})
+		leases, err := leads(ctx)
 		if err != nil {
 			return "", err
 		}
-		for _, l := range leases.Items {
+		for _, l := range leases {
 			if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil ||
 				time.Since(l.Spec.RenewTime.Time) > silentFor {
 				return "nobody leads", nil
@@ -104,23 +135,49 @@ func HindranceOf(client kubernetes.Interface, objects metadata.Interface, lease 
 				return "who leads has just begun", nil
 			}
 		}
-		if q.Owner == "" {
-			return "", nil
+		return warned(ctx, client, q)
+	}
+}
+
+// leaseOf returns what reads a lease, at most each leaseFor. It is called by one goroutine.
+func leaseOf(client kubernetes.Interface, lease plan.Key) func(context.Context) ([]coordinationv1.Lease, error) {
+	var read time.Time
+	var known []coordinationv1.Lease
+	return func(ctx context.Context) ([]coordinationv1.Lease, error) {
+		if time.Since(read) < leaseFor {
+			return known, nil
 		}
-		namespace := cmp.Or(q.About.Namespace, metav1.NamespaceDefault)
-		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.uid", string(q.Owner)),
-				fields.OneTermEqualSelector("type", corev1.EventTypeWarning)).String()})
+		leases, err := client.CoordinationV1().Leases(lease.Namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", lease.Name).String()})
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		for _, e := range events.Items {
-			if lastOf(e).Add(time.Second).After(q.Since) {
-				return e.Reason, nil
-			}
-		}
+		read, known = time.Now(), leases.Items
+		return known, nil
+	}
+}
+
+// warned returns the reason of a warning of a controller about the object of the key, since the write was planned.
+// Those of kubelets and schedulers say nothing of what hinders a controller.
+func warned(ctx context.Context, client kubernetes.Interface, q Question) (string, error) {
+	if q.Owner == "" {
 		return "", nil
 	}
+	namespace := cmp.Or(q.About.Namespace, metav1.NamespaceDefault)
+	events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.uid", string(q.Owner)),
+			fields.OneTermEqualSelector("type", corev1.EventTypeWarning)).String()})
+	if err != nil {
+		return "", err
+	}
+	for _, e := range events.Items {
+		by := cmp.Or(e.ReportingController, e.Source.Component)
+		ours := strings.HasSuffix(by, "controller") || by == "controllermanager" || by == "horizontal-pod-autoscaler"
+		if ours && lastOf(e).Add(time.Second).After(q.Since) {
+			return e.Reason, nil
+		}
+	}
+	return "", nil
 }
 
 // writtenByOthers says so if not a controller manager has written a field last.
@@ -133,8 +190,11 @@ func writtenByOthers(ctx context.Context, objects metadata.Interface, q Question
 	}
 	for _, o := range found.Items {
 		for _, entry := range o.ManagedFields {
-			if entry.FieldsV1 != nil && hasPath(string(entry.FieldsV1.GetRawBytes()), q.Path) &&
-				!strings.Contains(entry.Manager, "controller-manager") {
+			var managed map[string]any
+			if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &managed) != nil {
+				continue
+			}
+			if hasPath(managed, q.Path) && !isManager(entry.Manager) {
 				return entry.Manager + " has written it", nil
 			}
 		}
@@ -142,15 +202,38 @@ func writtenByOthers(ctx context.Context, objects metadata.Interface, q Question
 	return "", nil
 }
 
-// hasPath reports whether fields that somebody manages have all parts of a path.
-func hasPath(managed, path string) bool {
-	for part := range strings.SplitSeq(path, ".") {
-		name, _, _ := strings.Cut(part, "[")
-		if !strings.Contains(managed, `"f:`+name+`"`) {
-			return false
+// isManager reports whether a field manager is a kube-controller-manager, or takes its place.
+func isManager(name string) bool {
+	return name == "controller-manager" || strings.HasPrefix(name, "kube-controller-manager")
+}
+
+// hasPath reports whether fields that somebody manages include that of a path, or are in it. Names may have dots in
+// them. Of the elements of a list, any will do.
+func hasPath(managed map[string]any, path string) bool {
+	if path == "" {
+		return true
+	}
+	for key, inner := range managed {
+		below, _ := inner.(map[string]any)
+		if strings.HasPrefix(key, "k:") || strings.HasPrefix(key, "v:") {
+			if hasPath(below, path) {
+				return true
+			}
+			continue
+		}
+		name, isField := strings.CutPrefix(key, "f:")
+		rest, begins := strings.CutPrefix(path, name)
+		if !isField || !begins {
+			continue
+		}
+		if element, ok := strings.CutPrefix(rest, "["); ok {
+			_, rest, _ = strings.Cut(element, "]")
+		}
+		if rest == "" || rest[0] == '.' && (len(below) == 0 || hasPath(below, rest[1:])) {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // lastOf is when an event was last seen.

@@ -1,6 +1,7 @@
 package agreement
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -26,13 +27,17 @@ func TestWhatHinders(t *testing.T) {
 	lives := lease(time.Now(), planned.Add(-time.Hour))
 	warned := func(at time.Time) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, Reason: "FailedCreate",
-			Type: corev1.EventTypeWarning, InvolvedObject: corev1.ObjectReference{UID: "set"}, LastTimestamp: metav1.NewTime(at)}
+			Source: corev1.EventSource{Component: "replicaset-controller"},
+			Type:   corev1.EventTypeWarning, InvolvedObject: corev1.ObjectReference{UID: "set"}, LastTimestamp: metav1.NewTime(at)}
 	}
+	kubelet := warned(planned.Add(time.Second))
+	kubelet.Source.Component = "kubelet"
 	for _, c := range []struct {
 		name    string
 		objects []runtime.Object
 		want    string
 	}{
+		{"a warning of a kubelet", []runtime.Object{lives, kubelet}, ""},
 		{"nothing is known", nil, ""},
 		{"the leader lives", []runtime.Object{lives}, ""},
 		{"nobody renews the lease", []runtime.Object{lease(time.Now().Add(-2*silentFor), planned.Add(-time.Hour))}, "nobody leads"},
@@ -64,6 +69,22 @@ func TestFieldsThatOthersHaveWritten(t *testing.T) {
 			if why != want || err != nil {
 				t.Errorf("%s, %s: %q, %v", manager, path, why, err)
 			}
+		}
+	}
+}
+
+func TestHasPath(t *testing.T) {
+	var managed map[string]any
+	text := `{"f:metadata":{"f:annotations":{".":{},"f:example.com/a.b":{}}},"f:spec":{"f:ports":{"k:{\"port\":1}":{"f:name":{}}}},"f:data":{}}`
+	if err := json.Unmarshal([]byte(text), &managed); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		"metadata.annotations.example.com/a.b": true, "metadata.annotations.example.com/a": false, "spec.ports[1].name": true,
+		"spec.ports[1].port": false, "spec.name": false, "data.key": true, "dat": false, "metadata": true,
+	} {
+		if hasPath(managed, path) != want {
+			t.Errorf("%s: %t", path, !want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -22,6 +23,7 @@ type item struct {
 	name        string    // or how it begins
 	uid         types.UID // of what is changed or deleted
 	owner       types.UID // that controls what is created or deleted; empty if none does
+	ownerName   string    // its kind and name
 	subresource string
 	generated   bool           // the server makes up the name
 	collection  bool           // all objects of the kind
@@ -34,6 +36,7 @@ type item struct {
 	since   time.Time // it was first planned, or some of it was last done
 	planned time.Time // it was last planned
 	judged  bool      // it has counted as a disagreement
+	excused bool      // it has counted as hindered
 }
 
 // String says what is planned, for people.
@@ -111,7 +114,7 @@ func itemsOf(steps []plan.Step, project func(plan.Object) plan.Object) map[strin
 
 func created(o plan.Object, count int, project func(plan.Object) plan.Object) *item {
 	i := &item{verb: plan.Created, kind: kindOf(o), namespace: o.GetNamespace(), name: o.GetName(), count: count,
-		owner: ownerOf(o)}
+		owner: ownerOf(o), ownerName: ownerNameOf(o)}
 	if i.name == "" {
 		i.name, i.generated = o.GetGenerateName(), true
 	}
@@ -176,11 +179,13 @@ func kindOf(o plan.Object) schema.GroupVersionKind {
 }
 
 // ownerOf returns the uid of what controls an object; empty if nothing does.
-func ownerOf(o metav1.Object) (uid types.UID) {
-	for _, ref := range o.GetOwnerReferences() {
-		if ref.Controller != nil && *ref.Controller {
-			uid = ref.UID
-		}
-	}
-	return uid
+func ownerOf(o metav1.Object) types.UID { return controllingRef(o).UID }
+
+// ownerNameOf returns its kind and name.
+func ownerNameOf(o metav1.Object) string {
+	return controllingRef(o).Kind + " " + controllingRef(o).Name
+}
+
+func controllingRef(o metav1.Object) metav1.OwnerReference {
+	return ptr.Deref(metav1.GetControllerOfNoCopy(o), metav1.OwnerReference{})
 }

@@ -16,6 +16,10 @@ func (c *Comparison) settle(id keyID, k *keyState, at string, others map[string]
 	i := k.items[at]
 	delete(k.items, at)
 	c.bytes -= i.size
+	next := i.replacedBy(others)
+	if next != nil && !c.begun(i) {
+		next.since, next.judged = i.since, i.judged // it is as late as what it takes the place of
+	}
 	if i.judged {
 		return // it has counted
 	}
@@ -41,12 +45,28 @@ func (c *Comparison) settle(id keyID, k *keyState, at string, others map[string]
 	case plan.Deleted:
 		c.settleDeleted(d, i, k, others, have)
 	default:
-		replaced := false
-		for _, other := range others {
-			replaced = replaced || other.uid == i.uid && other.subresource == i.subresource && other.verb == i.verb
-		}
-		c.settleChanged(d, i, have, replaced, now)
+		c.settleChanged(d, i, have, next != nil, now)
 	}
+}
+
+// replacedBy returns the change that is planned in the place of a change; nil if there is none.
+func (i *item) replacedBy(others map[string]*item) *item {
+	for _, other := range others {
+		if i.verb == plan.Changed && other.verb == i.verb && other.uid == i.uid && other.subresource == i.subresource {
+			return other
+		}
+	}
+	return nil
+}
+
+// begun reports whether the fields that a change is about are not as they were when it was planned.
+func (c *Comparison) begun(i *item) bool {
+	have, known := c.Cached(i.kind, plan.Key{Namespace: i.namespace, Name: i.name})
+	if !known || have == nil || have.GetUID() != i.uid {
+		return true
+	}
+	_, _, moved := differing(i.was, leaves(tree(have)))
+	return moved
 }
 
 // done reports whether the caches show that a write of one object was done. A key is not planned again if its end is
@@ -103,17 +123,19 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 		c.count(d.Controller, Superseded, 1)
 		return
 	}
-	if other := ownerOf(have); other != "" && other != i.owner { // its owner was made anew
-		c.count(d.Controller, Superseded, 1)
+	c.come.find(i, func(o plan.Object) bool { return o.GetUID() == have.GetUID() }) // it came for this creation
+	if other := ownerOf(have); other != "" && other != i.owner && ownerNameOf(have) == i.ownerName {
+		c.count(d.Controller, Superseded, 1) // its owner was made anew
 		return
 	}
 	path, planned, found, lacks := lacking(i.object, tree(have), "")
-	if i.object == nil || !lacks || have.GetCreationTimestamp().Time.Before(i.since.Add(-seenFor)) {
+	if i.object == nil || !lacks {
 		c.count(d.Controller, Agreed, 1)
 		return
 	}
-	if d.Time.Sub(i.since) < settledAfter {
-		c.count(d.Controller, Superseded, 1) // it may follow from what was there shortly before
+	// It may follow from what was there shortly before, or was there all along.
+	if d.Time.Sub(i.since) < settledAfter || have.GetCreationTimestamp().Time.Before(i.since.Add(-seenFor)) {
+		c.count(d.Controller, Superseded, 1)
 		return
 	}
 	d.Rule = Otherwise
@@ -124,6 +146,7 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 // settleDeleted judges a deletion. If the object stays, and another one of the same owner goes, that is not the same.
 func (c *Comparison) settleDeleted(d Disagreement, i *item, k *keyState, others map[string]*item, have plan.Object) {
 	if have == nil || have.GetUID() != i.uid || have.GetDeletionTimestamp() != nil {
+		c.gone.find(i, func(o plan.Object) bool { return o.GetUID() == i.uid }) // it went for this deletion
 		c.count(d.Controller, Agreed, 1)
 		return
 	}
@@ -164,7 +187,8 @@ func (c *Comparison) settleChanged(d Disagreement, i *item, have plan.Object, re
 	default:
 		d.Rule = Otherwise
 		d.about(i, f.path, f.value, has)
-		c.suspect(d, Question{Since: i.since, Kind: i.kind, Object: plan.KeyOf(have), Path: f.path})
+		c.suspect(suspect{Disagreement: d,
+			Question: Question{Since: i.since, Kind: i.kind, Object: plan.KeyOf(have), Path: f.path}})
 	}
 }
 
@@ -185,16 +209,20 @@ func (c *Comparison) matching(i *item) (n int) {
 // stranger takes an object that has come since a creation was planned, of the same owner and kind, and that no other
 // creation of the key was planned for.
 func (c *Comparison) stranger(i *item, k *keyState) plan.Object {
+	if i.owner == "" {
+		return nil
+	}
 	return c.come.find(i, func(o plan.Object) bool {
+		content := tree(o)
 		for _, other := range k.items {
-			if other.verb == plan.Created && !other.generated && other.name == o.GetName() {
-				return false
+			if other.verb != plan.Created {
+				continue
 			}
-			_, _, _, lacks := lacking(other.object, tree(o), "")
-			if other.verb == plan.Created && other.generated && !lacks {
+			if _, _, _, lacks := lacking(other.object, content, ""); other.generated && !lacks ||
+				!other.generated && other.name == o.GetName() {
 				return false
 			}
 		}
-		return i.owner != ""
+		return true
 	})
 }

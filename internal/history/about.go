@@ -14,6 +14,7 @@ const (
 	mostOfObject    = 200 // entries of the object, the newest
 	mostOfAncestors = 50  // entries of each generation of owners
 	mostGenerations = 6
+	mostLost        = 5
 )
 
 // About returns what is known of the objects that had a name, and of their owners, and the owners of these: the newest
@@ -68,8 +69,11 @@ func read(ctx context.Context, dir string, about Ref) (all []Entry, err error) {
 			return nil, err
 		}
 	}
+	lost, err := search(ctx, dir, mostLost, [][]byte{quoted("verb", string(Lost))},
+		func(o Ref) bool { return o == Ref{} })
+	all = append(all, lost...)
 	byTime(all)
-	return all, nil
+	return all, err
 }
 
 // search returns the last entries about some objects, of lines with one of some texts. A line that is no entry is left

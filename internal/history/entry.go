@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -29,11 +30,13 @@ const (
 	Evicted  Verb = "evicted" // by the eviction API
 	Gone     Verb = "gone"    // a watch has shown that the object is not there any more
 	Lost     Verb = "lost"    // entries that could not be kept
+	Spared   Verb = "spared"  // a controller was about to delete the object, and did not ask for it
 )
 
 // Bounds of what an entry holds.
 const (
 	mostText   = 500 // bytes of a text
+	mostName   = 256 // bytes of a name
 	mostNames  = 5   // in a list of names
 	mostOwners = 8
 )
@@ -63,6 +66,8 @@ type Entry struct {
 	Time   time.Time `json:"time"`
 	Verb   Verb      `json:"verb"`
 	Object Ref       `json:"object"`
+	// Made is when the object was created.
+	Made time.Time `json:"made,omitzero"`
 	// Version is the resourceVersion of the object that was seen, or that it got by a creation or a change.
 	Version string `json:"resourceVersion,omitempty"`
 	// Precondition is what the API server was to compare before a deletion: "uid", or "uid and resourceVersion".
@@ -80,6 +85,7 @@ type Entry struct {
 	Change string `json:"change,omitempty"`
 
 	Error    string `json:"error,omitempty"`
+	NoAnswer bool   `json:"noAnswer,omitempty"` // the error is not the API server's: it may have been carried out
 	Needless bool   `json:"needless,omitempty"` // the object was gone or replaced
 	// Inferred: the process only observes. It has planned it as a leader would, or seen it by a watch.
 	Inferred bool `json:"inferred,omitempty"`
@@ -106,6 +112,33 @@ func pendingOf(controller string, d reconcile.Decision) []Entry {
 	c.pending = true
 	c.steps(d.Steps)
 	return c.found
+}
+
+// sparedOf returns the entries about what was to be deleted, and was not asked for: a step before it has failed.
+func sparedOf(controller string, d reconcile.Decision) (all []Entry) {
+	if d.Record.Inferred || slices.IndexFunc(d.Steps, deletes) < 0 {
+		return nil
+	}
+	asked := map[Ref]bool{}
+	for _, e := range entriesOf(controller, d) {
+		asked[e.Object] = asked[e.Object] || e.deletion()
+	}
+	for _, e := range pendingOf(controller, d) {
+		if !asked[e.Object] {
+			e.Verb = Spared
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// deletes reports whether a step may delete something.
+func deletes(step plan.Step) bool {
+	switch step.(type) {
+	case plan.Delete, plan.DeleteCollection, plan.Each:
+		return true
+	}
+	return false
 }
 
 // deletionsOf returns those of the steps that delete.
@@ -205,7 +238,8 @@ func (c *collector) deleted(s plan.Delete) {
 	for _, o := range s.Objects {
 		for _, r := range c.outcomes(o, plan.Deleted) {
 			e := c.about(o, s.Why)
-			e.Verb, e.Precondition, e.Needless, e.Error = Deleted, "uid", r.Needless, errorOf(e.Object, r.Err)
+			e.Verb, e.Precondition, e.Needless = Deleted, "uid", r.Needless
+			e.fail(r.Err)
 			switch {
 			case c.pending:
 				e.Verb = Deleting
@@ -234,10 +268,15 @@ func (c *collector) collection(s plan.DeleteCollection) {
 	for _, r := range c.Did {
 		if r.Verb == plan.Deleted && r.Object.GetName() == "" && r.Object.GetNamespace() == s.Namespace &&
 			r.Object.GetObjectKind().GroupVersionKind() == s.Kind {
-			e.Error = errorOf(e.Object, r.Err)
+			e.fail(r.Err)
 			c.found = append(c.found, e)
 		}
 	}
+}
+
+// fail notes an error of a deletion.
+func (e *Entry) fail(err error) {
+	e.Error, e.NoAnswer = errorOf(e.Object, err), !executor.Answered(err)
 }
 
 // outcomes are the results of a step for an object. What has not been carried out has none, and an entry nevertheless.
@@ -257,6 +296,7 @@ func (c *collector) outcomes(o plan.Object, verb plan.Verb) (all []plan.Result) 
 func (c *collector) about(o plan.Object, why string) Entry {
 	e := c.base
 	e.Object, e.Version, e.Rule, e.Saw = refOf(o), o.GetResourceVersion(), clip(why), saw(o)
+	e.Made = o.GetCreationTimestamp().Time
 	e.Owners = ownersOf(o)
 	if e.Key != nil && e.Key.UID == e.Object.UID && e.Object.UID != "" {
 		e.Key, e.KeyVersion = nil, ""
@@ -282,8 +322,8 @@ func refOf(o plan.Object) Ref {
 func ownersOf(o metav1.Object) (owners []Ref) {
 	for _, ref := range o.GetOwnerReferences() {
 		group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
-		owner := Ref{Group: group, Kind: ref.Kind, Namespace: o.GetNamespace(),
-			Name: ref.Name, UID: ref.UID}
+		owner := Ref{Group: cut(group, mostName), Kind: cut(ref.Kind, mostName), Namespace: o.GetNamespace(),
+			Name: cut(ref.Name, mostName), UID: types.UID(cut(string(ref.UID), mostName))} // they may be of any length
 		if ref.Controller != nil && *ref.Controller {
 			owners = slices.Insert(owners, 0, owner)
 		} else {
@@ -293,21 +333,24 @@ func ownersOf(o metav1.Object) (owners []Ref) {
 	return owners
 }
 
-// errorOf is what the API server has answered. An answer about an object whose content is confidential may quote it.
+// errorOf is what the API server has answered. An answer about an object whose content is confidential, and one that
+// says which values are invalid, may quote them.
 func errorOf(about Ref, err error) string {
-	if err != nil && (about.Kind == "Secret" || about.Kind == "ConfigMap") && about.Group == "" {
+	switch {
+	case err == nil:
+		return ""
+	case apierrors.IsInvalid(err), about.Group == "" && (about.Kind == "Secret" || about.Kind == "ConfigMap"):
 		return "refused: " + string(apierrors.ReasonForError(err))
 	}
-	if err != nil {
-		return clip(err.Error())
-	}
-	return ""
+	return clip(err.Error())
 }
 
 // clip cuts a text that is too long.
-func clip(text string) string {
-	if cut := text[:min(len(text), mostText)]; cut != text {
-		return strings.ToValidUTF8(cut, "") + " ..."
+func clip(text string) string { return cut(text, mostText) }
+
+func cut(text string, most int) string {
+	if head := text[:min(len(text), most)]; head != text {
+		return strings.ToValidUTF8(head, "") + " ..."
 	}
 	return text
 }

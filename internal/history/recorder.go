@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/clock"
@@ -59,6 +60,7 @@ type Recorder struct {
 	Options
 	by      string
 	queue   chan queued
+	waiting atomic.Int32  // workers that wait until the disk has what they are about to delete
 	stuck   atomic.Bool   // the disk has taken nothing for as long as a worker waits
 	lost    atomic.Int64  // entries, since the last one about that
 	problem atomic.Value  // a string: why there is no history to read; empty if there is
@@ -78,6 +80,7 @@ type queued struct {
 // said names a plan or a failure that is repeated.
 type said struct {
 	about                   Ref
+	key                     types.UID
 	verb                    Verb
 	controller, rule, error string
 }
@@ -98,7 +101,15 @@ func New(o Options) *Recorder {
 func (r *Recorder) Decided(controller string) func(reconcile.Decision) {
 	return func(d reconcile.Decision) {
 		for _, e := range entriesOf(controller, d) {
-			r.record(e)
+			// The next try is worth an entry of its own, unless it is one of many that fail in the same way.
+			if r.record(e) && e.deletion() && !e.Inferred {
+				r.forget(e)
+			}
+		}
+		for _, e := range sparedOf(controller, d) {
+			if r.forget(e) {
+				r.record(e)
+			}
 		}
 	}
 }
@@ -120,6 +131,8 @@ func (r *Recorder) Deciding(controller string) func(context.Context, reconcile.D
 // flush waits until what was recorded has been written, or has been refused. It returns false if the disk takes too
 // long.
 func (r *Recorder) flush(ctx context.Context) bool {
+	r.waiting.Add(1)
+	defer r.waiting.Add(-1)
 	done, timer := make(chan struct{}), time.NewTimer(waitForDisk)
 	defer timer.Stop()
 	select {
@@ -141,7 +154,7 @@ func (r *Recorder) flush(ctx context.Context) bool {
 // Gone notes that a watch has shown an object to be gone.
 func (r *Recorder) Gone(o plan.Object) {
 	r.record(Entry{Time: time.Now(), Verb: Gone, Object: refOf(o), Version: o.GetResourceVersion(), Owners: ownersOf(o),
-		Saw: saw(o), Inferred: r.Observer})
+		Made: o.GetCreationTimestamp().Time, Saw: saw(o), Inferred: r.Observer})
 }
 
 // record has an entry written, and reports whether it is to be. A deletion that was carried out waits for room for a
@@ -157,7 +170,7 @@ func (r *Recorder) record(e Entry) bool {
 		return true
 	default:
 	}
-	if deletion := (e.Verb == Deleted || e.Verb == Evicted) && !planned; deletion && !r.stuck.Load() {
+	if waits := (e.deletion() || e.Verb == Deleting) && !e.Inferred; waits && !r.stuck.Load() {
 		timer := time.NewTimer(waitForDisk)
 		defer timer.Stop()
 		select {
@@ -171,9 +184,13 @@ func (r *Recorder) record(e Entry) bool {
 	return false
 }
 
+// lose counts entries that are lost. What is said again is then to be kept again.
 func (r *Recorder) lose(verb Verb, n int) {
 	r.lost.Add(int64(n))
 	r.count(verb, Dropped, n)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.said)
 }
 
 func (r *Recorder) count(verb Verb, result string, n int) {
@@ -184,7 +201,7 @@ func (r *Recorder) count(verb Verb, result string, n int) {
 
 // repeats reports whether such an entry was recorded before.
 func (r *Recorder) repeats(e Entry) bool {
-	one := said{e.Object, e.Verb, e.Controller, e.Rule, e.Error}
+	one := e.said(e.Verb)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.said[one] {
@@ -195,6 +212,28 @@ func (r *Recorder) repeats(e Entry) bool {
 	}
 	r.said[one] = true
 	return false
+}
+
+// said is what distinguishes what is repeated.
+func (e *Entry) said(verb Verb) said {
+	one := said{about: e.Object, verb: verb, controller: e.Controller, rule: e.Rule, error: e.Error}
+	if verb == Deleting {
+		one.error = ""
+	}
+	if e.Key != nil { // all objects of a kind in a namespace have no uid, but the namespace has one
+		one.key = e.Key.UID
+	}
+	return one
+}
+
+// forget has the next time that a controller is about to delete the object kept, and reports whether the last one was.
+func (r *Recorder) forget(e Entry) (was bool) {
+	one := e.said(Deleting)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was = r.said[one]
+	delete(r.said, one)
+	return was
 }
 
 // Run writes entries until ctx ends, and then those that were recorded before. A folder that cannot be opened is tried
@@ -224,7 +263,11 @@ func (r *Recorder) Run(ctx context.Context) {
 				return
 			}
 		}
+		began := time.Now()
 		err := r.write(ring, first)
+		if err == nil && time.Since(began) < waitForDisk {
+			r.stuck.Store(false)
+		}
 		if (err != nil) != failing {
 			if failing = err != nil; failing {
 				logger.Info("The history cannot be written; controllers go on", "err", err.Error())
@@ -232,7 +275,7 @@ func (r *Recorder) Run(ctx context.Context) {
 				logger.Info("The history is written again")
 			}
 		}
-		if len(r.queue) < mostQueued/2 {
+		if len(r.queue) < mostQueued/2 && r.waiting.Load() == 0 {
 			clock.Sleep(ctx, gatherFor)
 		}
 	}
@@ -258,7 +301,7 @@ func (r *Recorder) open(ctx context.Context, logger klog.Logger) *ring {
 
 // write writes an entry, and those that wait behind it as far as they fit into one write.
 func (r *Recorder) write(to *ring, first queued) error {
-	b := batch{written: map[Verb]int{}}
+	b := batch{written: map[Verb]int{}, tooLong: map[Verb]int{}}
 	lost := r.lost.Swap(0)
 	if lost > 0 {
 		b.add(queued{Entry: Entry{Time: time.Now(), Verb: Lost, By: r.by, Count: int(lost)}})
@@ -274,12 +317,12 @@ func (r *Recorder) write(to *ring, first queued) error {
 		}
 	}
 	err := b.appendTo(to)
-	switch {
-	case err != nil:
+	if err != nil {
 		r.lost.Add(lost)
 		delete(b.written, Lost)
-	case b.lines.Len() > 0:
-		r.stuck.Store(false)
+	}
+	for verb, n := range b.tooLong {
+		r.lose(verb, n)
 	}
 	for verb, n := range b.written {
 		if err != nil {
@@ -295,15 +338,22 @@ func (r *Recorder) write(to *ring, first queued) error {
 type batch struct {
 	lines   bytes.Buffer
 	written map[Verb]int
+	tooLong map[Verb]int // no entry should be, as its fields are bounded
 	waiting []chan<- struct{}
 }
 
 func (b *batch) add(e queued) {
 	if e.done != nil {
 		b.waiting = append(b.waiting, e.done)
-	} else if json.NewEncoder(&b.lines).Encode(e.Entry) == nil { // a buffer takes everything
-		b.written[e.Verb]++
+		return
 	}
+	before := b.lines.Len()
+	if err := json.NewEncoder(&b.lines).Encode(e.Entry); err != nil || b.lines.Len()-before >= longestLine {
+		b.lines.Truncate(before)
+		b.tooLong[e.Verb]++
+		return
+	}
+	b.written[e.Verb]++
 }
 
 // appendTo writes the batch, and tells who waits for it.

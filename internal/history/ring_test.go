@@ -43,7 +43,9 @@ func names(t *testing.T, dir, name string) (all []string) {
 		t.Fatal(err)
 	}
 	for _, e := range found {
-		all = append(all, e.Object.Name)
+		if e.Verb != Lost {
+			all = append(all, e.Object.Name)
+		}
 	}
 	return all
 }
@@ -209,6 +211,51 @@ func TestDeciding(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each try to delete is kept before it is made, until one fails in the same way as the last. What was not asked for after all is told.
+func TestTries(t *testing.T) {
+	dir := t.TempDir()
+	r, stop := running(t, dir, Least)
+	p := pod("a")
+	failed := done(plan.Deleted, p)
+	failed.Err = errors.New("a webhook says no")
+	steps := []plan.Step{plan.Delete{Objects: []plan.Object{p}, Why: "too many"}}
+	for range 4 {
+		r.Deciding("c")(t.Context(), decision(steps))
+		r.Decided("c")(decision(steps, failed))
+	}
+	r.Deciding("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("b")}}}))
+	r.Decided("c")(decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("b")}}}))
+	r.Decided("c")(decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("c")}}}))
+	stop()
+	for name, want := range map[string][]Verb{"a": {Deleting, Deleted, Deleting}, "b": {Deleting, Spared}, "c": nil} {
+		found, err := read(t.Context(), dir, Ref{Kind: "Pod", Namespace: "shop", Name: name})
+		var got []Verb
+		for _, e := range found {
+			got = append(got, e.Verb)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// What is said again when an entry was lost is kept.
+func TestLostIsNotSaid(t *testing.T) {
+	r := New(Options{})
+	planned := entry("a")
+	planned.Inferred = true
+	for range mostQueued {
+		r.record(entry("x"))
+	}
+	if r.record(planned) {
+		t.Error("there is room in a full queue")
+	}
+	<-r.queue
+	if !r.record(planned) {
+		t.Error("a plan that was lost is not kept when it is made again")
+	}
 }
 
 // A full queue holds a deletion up for a moment, once, and the others not at all. What is lost is counted, and told when there is room.

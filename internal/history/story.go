@@ -68,13 +68,19 @@ func Tell(about Ref, entries []Entry) (s Story, ok bool) {
 // withoutAnswered leaves out that a controller was about to delete an object, if it is known what became of that.
 func withoutAnswered(entries []Entry) (left []Entry) {
 	for i, e := range entries {
-		if e.Verb != Deleting || !slices.ContainsFunc(entries[i+1:], func(after Entry) bool {
-			return after.deletion() && !after.Inferred && after.Object == e.Object && after.Controller == e.Controller
-		}) {
+		answers := func(after Entry) bool { return after.answers(e) }
+		if e.Verb != Deleting || !slices.ContainsFunc(entries[i+1:], answers) {
 			left = append(left, e)
 		}
 	}
 	return left
+}
+
+// answers reports whether an entry says what became of a deletion that a controller was about to ask for. That an
+// object was gone says it of this try alone: another process may have asked before.
+func (e *Entry) answers(about Entry) bool {
+	return (e.deletion() || e.Verb == Spared) && !e.Inferred && e.Object == about.Object &&
+		e.Controller == about.Controller && (!e.Needless || e.By == about.By && e.Time.Equal(about.Time))
 }
 
 // deletion reports whether the entry is of a deletion that was carried out, tried or planned.
@@ -95,62 +101,106 @@ func ownerOf(o Ref, entries []Entry) (owner Ref, ok bool) {
 	return owner, false
 }
 
-// verdict says who deleted an object, and by which rule, as far as the entries show it.
-func verdict(o Ref, entries []Entry) string {
-	var own, planned, refused, gone, made, collection, pending *Entry
+// evidence is what entries show of the end of an object. Each part is nil if there is none.
+type evidence struct {
+	own, pending, unanswered, refused *Entry // what a controller has done, or tried
+	planned                           *Entry // what an observer has planned
+	collection, part                  *Entry // the deletion of all objects of the kind, and one that has failed
+	made, gone                        *Entry
+	lost                              int // entries that nobody kept
+}
+
+// evidenceOf looks for what shows the end of an object.
+func evidenceOf(o Ref, entries []Entry) (v evidence) {
 	for i := range entries {
 		e := &entries[i]
 		switch {
 		case o.UID != "" && e.Object.UID == o.UID:
-		case e.Object.Name == "" && e.Object.Namespace == o.Namespace && e.Object.Kind == o.Kind:
-			if e.Error == "" && (gone == nil || !e.Time.After(gone.Time)) {
-				collection = e
-			}
-			continue
-		default:
-			continue
-		}
-		deletion := e.deletion()
-		switch {
-		case e.Verb == Deleting:
-			pending = e
-		case e.Verb == Gone && (gone == nil || !e.Inferred):
-			gone = e // who leads knows what it has not done
-		case e.Verb == Gone:
-		case e.Verb == Created:
-			made = e
-		case deletion && e.Inferred:
-			planned = e
-		case deletion && e.Error == "" && !e.Needless:
-			own = cmp.Or(own, e) // a later one changes nothing
-		case deletion:
-			refused = e
+			v.take(e)
+		case e.Verb == Lost:
+			v.lost += e.Count
 		}
 	}
-	switch since := sinceWhen(gone); {
-	case own != nil:
-		return own.says() + since
-	case collection != nil && gone != nil && (made == nil || !collection.Time.Before(made.Time)):
-		return collection.says() + since
-	case pending != nil:
-		return pending.says() + since
-	case planned != nil && gone != nil:
-		return "it is gone; " + planned.says() + " (inferred)" + since
-	case refused != nil && gone != nil:
-		return refused.says() + since
-	case gone != nil && gone.Inferred && made == nil:
-		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was " +
-			"quicker" + since
-	case gone != nil:
-		return "somebody else deleted it: no controller that was asked planned it" + since
-	case refused != nil:
-		return refused.says()
-	case planned != nil:
-		return planned.says() + " (inferred); nothing shows that it is gone"
-	case made != nil:
-		return fmt.Sprintf("%s created it: %s; nothing shows that it is gone", made.Controller, made.reason())
+	for i := range entries {
+		if e := &entries[i]; e.Object.Name == "" && e.deletion() && v.covers(o, e) {
+			if v.collection = e; e.Error != "" {
+				v.collection, v.part = nil, e
+			}
+		}
+	}
+	return v
+}
+
+// take notes an entry about the object itself.
+func (v *evidence) take(e *Entry) {
+	switch deletion := e.deletion(); {
+	case e.Verb == Deleting:
+		v.pending = e
+	case e.Verb == Gone && (v.gone == nil || !e.Inferred):
+		v.gone = e // who leads knows what it has not done
+	case e.Verb == Created:
+		v.made = e
+	case deletion && e.Inferred:
+		v.planned = e
+	case deletion && e.Error == "" && !e.Needless:
+		v.own = cmp.Or(v.own, e) // a later one changes nothing
+	case deletion && e.NoAnswer:
+		v.unanswered = e
+	case deletion:
+		v.refused = e
+	}
+}
+
+// covers reports whether a deletion of all objects of a kind may have been that of an object.
+func (v *evidence) covers(o Ref, all *Entry) bool {
+	if (all.Object != Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace}) || v.gone == nil {
+		return false
+	}
+	made := v.gone.Made
+	if v.made != nil {
+		made = v.made.Time
+	}
+	return !all.Time.Before(made) && !all.Time.After(v.gone.Time)
+}
+
+// verdict says who deleted an object, and by which rule, as far as the entries show it.
+func verdict(o Ref, entries []Entry) string {
+	v := evidenceOf(o, entries)
+	since := sinceWhen(v.gone)
+	for _, e := range []*Entry{v.own, v.collection, v.pending} {
+		if e != nil {
+			return e.says() + since
+		}
+	}
+	if v.gone != nil {
+		return v.end() + since
+	}
+	switch tried := cmp.Or(v.unanswered, v.refused); {
+	case tried != nil:
+		return tried.says()
+	case v.planned != nil:
+		return v.planned.says() + " (inferred); nothing shows that it is gone"
+	case v.made != nil:
+		return fmt.Sprintf("%s created it: %s; nothing shows that it is gone", v.made.Controller, v.made.reason())
 	}
 	return "nothing is known of its deletion"
+}
+
+// end says what is likely of an object that is gone, and whose deletion no entry is about.
+func (v *evidence) end() string {
+	if tried := cmp.Or(v.unanswered, v.part, v.refused); tried != nil {
+		return tried.says()
+	}
+	switch {
+	case v.planned != nil:
+		return "it is gone; " + v.planned.says() + " (inferred)"
+	case v.lost > 0:
+		return fmt.Sprintf("nothing that was kept says who deleted it: %d entries were lost", v.lost)
+	case v.gone.Inferred && v.made == nil:
+		return "it is gone, and no plan of an observer names it: somebody else deleted it, or a controller that was " +
+			"quicker"
+	}
+	return "somebody else deleted it: no controller that was asked planned it"
 }
 
 // sinceWhen says when an object was seen to be gone.
@@ -174,6 +224,9 @@ func (e *Entry) says() string {
 	switch {
 	case e.Verb == Deleting:
 		return fmt.Sprintf("%s was about to delete %s at %s, and no answer is known: %s", e.Controller, which,
+			stamp(e.Time), e.reason())
+	case e.NoAnswer:
+		return fmt.Sprintf("%s asked for %s to be %s at %s, and got no answer: %s", e.Controller, which, what,
 			stamp(e.Time), e.reason())
 	case e.Inferred:
 		return fmt.Sprintf("%s would have %s %s at %s: %s", e.Controller, what, which, stamp(e.Time), e.reason())
@@ -199,7 +252,7 @@ func (s Story) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "%s\n\n", oneLine(s.Summary))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, link := range s.Chain {
-		fmt.Fprintf(table, "  %s%s\t%s\n", strings.Repeat("  ", i), link.Object, oneLine(link.Says))
+		fmt.Fprintf(table, "  %s%s\t%s\n", strings.Repeat("  ", i), oneLine(link.Object.String()), oneLine(link.Says))
 	}
 	fmt.Fprintln(table)
 	for _, e := range s.Entries {
@@ -219,6 +272,8 @@ func (e *Entry) text() string {
 	switch e.Verb {
 	case Gone:
 		parts[0] = fmt.Sprintf("%s is gone", e.Object)
+	case Spared:
+		parts[0] = fmt.Sprintf("%s did not ask for the deletion of %s", who, e.Object)
 	case Deleting:
 		parts[0] = fmt.Sprintf("%s was about to delete %s", who, e.Object)
 	case Deleted, Evicted, Changed:

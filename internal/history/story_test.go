@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -86,6 +87,13 @@ func TestVerdict(t *testing.T) {
 	later.Time = at.Add(2 * time.Hour)
 	again := made
 	again.Object.UID, again.Time = "other", at.Add(3*time.Hour)
+	unanswered, part, aboutAll, spared, restarted := refused, all, all, about, needless
+	unanswered.NoAnswer, part.Error, aboutAll.Verb, spared.Verb = true, "forbidden", Deleting, Spared
+	restarted.Time, restarted.By = at.Add(time.Minute), "other"
+	younger, lost := gone, Entry{Time: at, Verb: Lost, Count: 3}
+	younger.Made = at.Add(time.Minute)
+	otherGroup := all
+	otherGroup.Object.Group = "example.com"
 	for want, entries := range map[string][]Entry{
 		"c deleted it at 2026-01-02T03:04:05Z: too many; gone since 2026-01-02T04:04:05Z":                    {made, own, gone},
 		"c evicted it at 2026-01-02T03:04:05Z: too many":                                                     {made, evicted},
@@ -102,15 +110,45 @@ func TestVerdict(t *testing.T) {
 		"c was about to delete it at 2026-01-02T03:04:05Z, and no answer is known: too many": {made, about},
 		"c tried to have it deleted at 2026-01-02T03:04:05Z, and failed: forbidden; gone since 2026-01-02T04:04:05Z": {
 			about, refused, gone},
-		"c created it: missing; nothing shows that it is gone": {own, gone, again},
+		"c asked for it to be deleted at 2026-01-02T03:04:05Z, and got no answer: too many; gone since 2026-01-02T04:04:05Z": {
+			about, unanswered, gone},
+		"c was about to delete it at 2026-01-02T03:04:05Z, and no answer is known: too many; gone since 2026-01-02T04:04:05Z ": {
+			about, restarted, gone},
+		"c tried to have all objects of kind Pod in shop deleted at 2026-01-02T03:04:05Z, and failed: forbidden; gone since " +
+			"2026-01-02T04:04:05Z": {aboutAll, part, gone},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z ":   {about, spared, gone},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z  ":  {all, younger},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z   ": {otherGroup, gone},
+		"nothing that was kept says who deleted it: 3 entries were lost; gone since 2026-01-02T04:04:05Z":       {lost, gone},
+		"c created it: missing; nothing shows that it is gone":                                                  {own, gone, again},
 	} {
 		s, ok := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, entries)
-		if !ok || s.Summary != "Pod shop/a: "+want {
+		if want = strings.TrimSpace(want); !ok || s.Summary != "Pod shop/a: "+want {
 			t.Errorf("%q, want %q", s.Summary, want)
 		}
 	}
 	if _, ok := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "b"}, []Entry{all, own}); ok {
 		t.Error("there is a story of an object that nobody knows")
+	}
+}
+
+// Names of owners are the tenant's, and of any length.
+func TestHugeOwners(t *testing.T) {
+	dir := t.TempDir()
+	r, stop := running(t, dir, Least)
+	p := pod("a")
+	p.OwnerReferences[0].Name, p.OwnerReferences[0].Kind = strings.Repeat("<", 100<<10), "a\x1b[2Jb"
+	p.OwnerReferences[0].UID = types.UID(strings.Repeat("u", 100<<10))
+	r.Gone(p)
+	stop()
+	found, err := read(t.Context(), dir, Ref{Kind: "pod", Namespace: "shop", Name: "a"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d entries, %v", len(found), err)
+	}
+	s, _ := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, found)
+	var text bytes.Buffer
+	if s.WriteText(&text); strings.Contains(text.String(), "\x1b") {
+		t.Error("a terminal would act upon the name of an owner")
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,12 +31,13 @@ func compare(c *options.Config, measured *metrics.Metrics) (*agreement.Compariso
 	if err != nil {
 		return nil, fmt.Errorf("client for metadata: %w", err)
 	}
+	lease := plan.Key{Namespace: cmp.Or(c.Manager.LeaderElection.Namespace, metav1.NamespaceSystem),
+		Name: cmp.Or(c.Manager.LeaderElection.Name, "kube-controller-manager")} // of the manager that is observed
 	compared := agreement.New(agreement.Options{
 		Count: func(controller string, v agreement.Verdict, n int) {
 			measured.Compared(controller, string(v), n)
 		},
-		Hindrance: agreement.HindranceOf(client, objects,
-			plan.Key{Namespace: metav1.NamespaceSystem, Name: "kube-controller-manager"}),
+		Hindrance: agreement.HindranceOf(client, objects, lease),
 	})
 	others := c.Manager.Hooks
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {

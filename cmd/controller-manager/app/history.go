@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 	"net/http"
-	"sync"
+	"time"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/internal/explainhttp"
@@ -32,12 +32,23 @@ func keepHistory(c *options.Config, measured *metrics.Metrics) *history.Recorder
 // recordWhile writes the history while work is done, and what is left of it afterwards.
 func recordWhile(ctx context.Context, r *history.Recorder, work func(context.Context) error) error {
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
-	var writer sync.WaitGroup
-	writer.Go(func() { r.Run(writing) })
-	defer writer.Wait()
-	defer end()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Run(writing)
+	}()
+	defer func() {
+		end()
+		select {
+		case <-ended:
+		case <-time.After(lastWrites): // the disk hangs
+		}
+	}()
 	return work(ctx)
 }
+
+// lastWrites is how long the process waits at its end until the history is written.
+const lastWrites = 2 * time.Second
 
 // addHistory has the server tell what is known of objects that are gone.
 func addHistory(all map[string]http.Handler, r *history.Recorder) {

@@ -18,8 +18,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -35,16 +37,17 @@ func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
 	if !o.CleanUp {
 		return nil, nil
 	}
-	return &cleanup{client: c.Access.Client, executor: executor.New(executor.Config{
-		Client: c.Access.Client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker,
-		Written: c.Access.Hooks.Write,
-	})}, nil
+	writes := executor.New(executor.Config{Client: c.Access.Client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker,
+		Written: c.Access.Hooks.Write})
+	return &cleanup{client: c.Access.Client, hooks: c.Access.Hooks, now: c.Shared.Clock.Now, executor: writes}, nil
 }
 
 // cleanup is the runner that takes the controller's place while it is off. It has no caches: it lists what
 // there is to delete.
 type cleanup struct {
 	client   client.Client
+	hooks    reconcile.Hooks
+	now      func() time.Time
 	executor *executor.Executor
 }
 
@@ -100,9 +103,17 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 // delete deletes just what was listed, and reports whether it did: it does not if somebody has changed, replaced or
 // deleted it since, which is no error.
 func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err error) {
-	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply([]plan.Step{
-		plan.Delete{Objects: []plan.Object{o}, CheckVersion: true, Unowned: true},
-	})
+	const why = "the controller that wrote them is switched off"
+	d := reconcile.Decision{Key: plan.KeyOf(o), Record: explain.Record{Time: c.now(), Why: why}, Steps: []plan.Step{
+		plan.Delete{Objects: []plan.Object{o}, CheckVersion: true, Unowned: true, Why: why},
+	}}
+	if c.hooks.Deciding != nil {
+		c.hooks.Deciding(ctx, d)
+	}
+	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply(d.Steps)
+	if d.Did = did.Results; c.hooks.Decided != nil {
+		c.hooks.Decided(d)
+	}
 	if did.Err != nil {
 		return false, fmt.Errorf("namespace %s: %w", o.GetNamespace(), did.Err)
 	}

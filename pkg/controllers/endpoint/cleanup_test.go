@@ -20,6 +20,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // ofOurs are Endpoints with our label.
@@ -85,6 +86,13 @@ func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []stri
 		})
 		from := contextFor(t, s)
 		from.Access.Hooks.Write = func(verb, resource, code string) { codes = append(codes, verb+" "+resource+" "+code) }
+		var deciding []string // a history has what is deleted before the API server is asked, and after that
+		from.Access.Hooks.Deciding = func(_ context.Context, d reconcile.Decision) { deciding = append(deciding, d.Key.Name) }
+		from.Access.Hooks.Decided = func(d reconcile.Decision) {
+			if len(deciding) == 0 || deciding[len(deciding)-1] != d.Key.Name || d.Record.Why == "" {
+				t.Errorf("%s is decided on, after %v: %q", d.Key, deciding, d.Record.Why)
+			}
+		}
 		runner, err := (&Options{CleanUp: true}).initCleanup(from)
 		if err != nil {
 			t.Fatal(err)
