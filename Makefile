@@ -97,7 +97,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer agreement agreement-mutants chart exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed observer agreement agreement-mutants capacity chart exam simulate bench bench-writes clean image image-name image-test release vulncheck generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
@@ -212,6 +212,9 @@ observer: build localcluster ## Run an observer, with the roles of its manifest,
 chart: build localcluster bin/helm ## Check the Helm chart, compare it with the other manifests, and install, upgrade and remove it (the first time helm is built)
 	HELM=$(CURDIR)/bin/helm KUBECTL="$$(go -C hack/localcluster run . path kubectl)" go -C hack/tools test -count=1 -vet=off ./chart
 	HELM=$(CURDIR)/bin/helm MANAGER_BUILT=$(CURDIR)/bin/controller-manager go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^TestChart$$'
+
+capacity: ## Measure what an object of each kind costs in memory, and write the table of docs/operations.md
+	go test -count=1 -v -vet=off ./test/growth -run '^TestCapacity$$' -capacity=$(CURDIR)/docs/operations.md
 
 # The goal is AGREEMENT=2h. With ORIGINAL= the leader is ours.
 ORIGINAL = $(shell go -C hack/localcluster run . path kube-controller-manager)

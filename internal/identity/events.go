@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,29 +47,42 @@ func NewRecorder(
 	// A broadcaster whose context ends before it has been started logs an error, so parent ends it only afterwards.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	turn := make(chan struct{}, 1)
-	var all recorders
-	var shutdowns []func()
+	all := recorders{logger: klog.FromContext(ctx)}
 	for range eventBuffers {
-		broadcaster := record.NewBroadcaster(record.WithContext(ctx),
-			record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: similarEvents / eventBuffers}))
-		broadcaster.StartStructuredLogging(verbosity)
-		broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: client, turn: turn})
-		recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
-		all = append(all, recorder.WithLogger(klog.FromContext(ctx)))
-		shutdowns = append(shutdowns, broadcaster.Shutdown)
+		all.buffers = append(all.buffers, sync.OnceValue(func() buffer {
+			if ctx.Err() != nil {
+				return buffer{recorder: &record.FakeRecorder{}}
+			}
+			b := record.NewBroadcaster(record.WithContext(ctx),
+				record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: similarEvents / eventBuffers}))
+			b.StartStructuredLogging(verbosity)
+			b.StartRecordingToSink(&sink{ctx: ctx, client: client, turn: turn})
+			return buffer{b, b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})}
+		}))
 	}
 	stop := context.AfterFunc(parent, cancel)
 	return all, func() {
 		stop()
 		cancel() // first, for the writes in flight
-		for _, shutdown := range shutdowns {
-			shutdown()
+		for _, started := range all.buffers {
+			if b := started(); b.broadcaster != nil {
+				b.broadcaster.Shutdown()
+			}
 		}
 	}
 }
 
-// recorders share the objects among them.
-type recorders []record.EventRecorderLogger
+// buffer has the events of some objects. It begins with the first of them: empty ones would take 0.1 MB each.
+type buffer struct {
+	broadcaster record.EventBroadcaster // nil: the recorder has ended before
+	recorder    record.EventRecorderLogger
+}
+
+// recorders share the objects among their buffers.
+type recorders struct {
+	buffers []func() buffer
+	logger  klog.Logger
+}
 
 // of returns the recorder for an object: always the same one, so that its events keep their order.
 func (all recorders) of(object runtime.Object) record.EventRecorderLogger {
@@ -76,7 +90,8 @@ func (all recorders) of(object runtime.Object) record.EventRecorderLogger {
 	if o, err := meta.Accessor(object); err == nil {
 		fmt.Fprint(h, o.GetNamespace(), "/", o.GetName(), "/", o.GetUID())
 	}
-	return all[h.Sum32()%uint32(len(all))]
+	started := all.buffers[h.Sum32()%uint32(len(all.buffers))]
+	return started().recorder.WithLogger(all.logger)
 }
 
 // Event implements record.EventRecorder.
@@ -97,11 +112,7 @@ func (all recorders) AnnotatedEventf(object runtime.Object, annotations map[stri
 
 // WithLogger implements record.EventRecorderLogger.
 func (all recorders) WithLogger(logger klog.Logger) record.EventRecorderLogger {
-	others := make(recorders, len(all))
-	for i, r := range all {
-		others[i] = r.WithLogger(logger)
-	}
-	return others
+	return recorders{all.buffers, logger}
 }
 
 // sink writes events. Client-go's own has no context: a write that hangs would outlive the recorder.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -298,5 +299,19 @@ func TestEventsOfEndedContext(t *testing.T) {
 				t.Fatalf("logged: %q", log.lines)
 			}
 		})
+	}
+}
+
+// A recorder that records nothing has neither buffers nor goroutines: most controllers have no events for hours.
+func TestQuietRecordersCostNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	bytes := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			NewRecorder(t.Context(), nil, "quiet", 3)
+		}
+	}).AllocedBytesPerOp()
+	if after := runtime.NumGoroutine(); after > before || bytes > 16<<10 {
+		t.Errorf("%d goroutines, %d bytes", after-before, bytes)
 	}
 }

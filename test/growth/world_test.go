@@ -83,8 +83,17 @@ func registry(t *testing.T, without ...string) []manager.Controller {
 	return slices.DeleteFunc(all, func(c manager.Controller) bool { return slices.Contains(without, c.Name) })
 }
 
-// inWorld runs a test with controllers in virtual time. No garbage is collected but by the test.
+// inWorld runs a test with controllers.
 func inWorld(t *testing.T, o manager.Options, test func(w *world)) {
+	t.Helper()
+	inBubble(t, func(w *world) {
+		defer w.start(o)()
+		test(w)
+	})
+}
+
+// inBubble runs a test in virtual time, with an API server that has ordinary objects. No garbage is collected but by the test.
+func inBubble(t *testing.T, test func(w *world)) {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3 << 30))
@@ -101,7 +110,6 @@ func inWorld(t *testing.T, o manager.Options, test func(w *world)) {
 		for _, o := range ordinary("web") {
 			w.server.Put(o)
 		}
-		defer w.start(o)()
 		test(w)
 	})
 }

@@ -53,6 +53,9 @@ type watcher struct {
 	buffer   bytes.Buffer
 }
 
+// mostIdle is how large the buffer of a watch is that has nothing to send.
+const mostIdle = 4 << 10
+
 // watch begins a watch.
 func (c *Client) watch(req *http.Request, r request) (*http.Response, error) {
 	if err := validateList(r.list); err != nil {
@@ -155,6 +158,9 @@ func (w *watcher) Read(p []byte) (int, error) {
 		}
 		if !time.Now().Before(w.ends) {
 			return 0, io.EOF
+		}
+		if w.buffer.Cap() > mostIdle {
+			w.buffer = bytes.Buffer{} // that of the initial objects
 		}
 		if err := w.wait(changed, channelChanged, next); err != nil {
 			return 0, err
