@@ -17,7 +17,7 @@ import (
 // too little; then there is room for garbageRoom. Fixed values of GOGC are measured in decision 6.
 const (
 	garbageShare = 60       // percent of what is alive, where Go's default is 100
-	garbageRoom  = 16 << 20 // bytes, while that is more than the share
+	garbageRoom  = 32 << 20 // bytes, while that is more than the share
 	mostGarbage  = 480      // percent of what is alive, however little that is
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )

@@ -47,7 +47,7 @@ func TestGarbagePercent(t *testing.T) {
 	for _, c := range []struct {
 		alive uint64
 		want  int
-	}{{0, 480}, {2 << 20, 480}, {4 << 20, 400}, {10 << 20, 160}, {20 << 20, 80}, {24 << 20, 60}, {54 << 20, 60}, {1 << 40, 60}} {
+	}{{0, 480}, {2 << 20, 480}, {6 << 20, 480}, {10 << 20, 320}, {20 << 20, 160}, {24 << 20, 130}, {54 << 20, 60}, {1 << 40, 60}} {
 		if got := garbagePercent(c.alive); got != c.want {
 			t.Errorf("%d MiB alive: %d percent, want %d", c.alive>>20, got, c.want)
 		}

@@ -64,7 +64,7 @@ func (k *States[K, M, C]) Debounce(
 	d := s.report
 	if rep.When.NextTurn {
 		d.postpone(now, rep.Steps, 0, 0)
-		k.setReport(s, d)
+		k.waitForTurn(s, d)
 		return nextTurn
 	}
 	// the next reconcile is not before the cooldown is over

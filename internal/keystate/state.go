@@ -276,6 +276,13 @@ func (k *States[K, M, C]) SetOwner(s *State[M, C], owner types.UID) {
 	s.owner = owner
 }
 
+// waitForTurn notes the report that waits for keys that go first: work on the key is not in progress.
+func (k *States[K, M, C]) waitForTurn(s *State[M, C], d debounced) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.setReportLocked(s, d)
+}
+
 // setReport notes the report that waits, if one does. Work on the key is in progress from then on.
 func (k *States[K, M, C]) setReport(s *State[M, C], d debounced) {
 	k.mu.Lock()

@@ -45,18 +45,20 @@ func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Pl
 	for _, event := range s.endings() {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: event})
 	}
-	p.When = when(c, did)
+	p.When = s.when(c)
 	return p
 }
 
-// when says how long the status waits. It should not name for long what was deleted.
-func when(c *batchv1.CronJob, did plan.Outcome) plan.When {
+// when says how long the status of a CronJob waits. It should not name for long what was deleted.
+func (s snapshot) when(c *batchv1.CronJob) plan.When {
+	listed := s.listed()
+	starts := func(ref corev1.ObjectReference) bool { return !listed[ref.UID] }
 	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
 	switch {
 	case c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent,
 		ttl != nil && time.Duration(*ttl)*time.Second < shortLived:
 		return plan.Now()
-	case createdJob(did) != nil:
+	case slices.ContainsFunc(c.Status.Active, starts):
 		return plan.NextTurn()
 	}
 	return plan.Shortly()
