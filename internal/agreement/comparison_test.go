@@ -105,6 +105,16 @@ func TestVerdicts(t *testing.T) {
 			w.remove(a)
 			w.plans(5 * time.Second)
 		}, map[Verdict]int{Agreed: 1, Superseded: 1}, ""},
+		{"a deletion is planned that was just done, beside one that is wanted no more", func(w *world) {
+			a, b := pod("a"), pod("b")
+			w.put(a)
+			w.put(b)
+			w.plans(0, plan.Delete{Objects: []plan.Object{a}})
+			w.remove(b)
+			w.plans(time.Second, plan.Delete{Objects: []plan.Object{a, b}})
+			w.plans(time.Second, plan.Delete{Objects: []plan.Object{a}})
+			w.plans(5 * time.Second)
+		}, map[Verdict]int{Agreed: 1, Superseded: 1}, ""},
 		{"of two creations, one is done and the other is wanted no more", func(w *world) {
 			w.plans(0, plan.Create{Object: pod("web-0")}, plan.Create{Object: pod("web-1")})
 			w.put(pod("web-0"))

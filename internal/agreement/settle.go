@@ -123,7 +123,7 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 		c.count(d.Controller, Superseded, 1)
 		return
 	}
-	c.come.find(i, func(o plan.Object) bool { return o.GetUID() == have.GetUID() }) // it came for this creation
+	c.come.take(have.GetUID()) // it came for this creation
 	if other := ownerOf(have); other != "" && other != i.owner && ownerNameOf(have) == i.ownerName {
 		c.count(d.Controller, Superseded, 1) // its owner was made anew
 		return
@@ -146,7 +146,7 @@ func (c *Comparison) settleCreated(d Disagreement, i *item, k *keyState, have pl
 // settleDeleted judges a deletion. If the object stays, and another one of the same owner goes, that is not the same.
 func (c *Comparison) settleDeleted(d Disagreement, i *item, k *keyState, others map[string]*item, have plan.Object) {
 	if have == nil || have.GetUID() != i.uid || have.GetDeletionTimestamp() != nil {
-		c.gone.find(i, func(o plan.Object) bool { return o.GetUID() == i.uid }) // it went for this deletion
+		c.gone.take(i.uid) // it went for this deletion
 		c.count(d.Controller, Agreed, 1)
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -41,6 +43,11 @@ func (s *sightings) add(o plan.Object, now time.Time) {
 
 func (s *sightings) expire(now time.Time) {
 	*s = slices.DeleteFunc(*s, func(one sighting) bool { return now.Sub(one.at) > seenFor })
+}
+
+// take forgets that an object was seen, whenever that was: a write that had it may have been planned only afterwards.
+func (s *sightings) take(uid types.UID) {
+	*s = slices.DeleteFunc(*s, func(one sighting) bool { return one.object.GetUID() == uid })
 }
 
 // find takes an object that was seen since a write was planned, that has the owner and the kind of what is written,
