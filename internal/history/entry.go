@@ -114,14 +114,17 @@ func pendingOf(controller string, d reconcile.Decision) []Entry {
 	return c.found
 }
 
-// sparedOf returns the entries about what was to be deleted, and was not asked for: a step before it has failed.
-func sparedOf(controller string, d reconcile.Decision) (all []Entry) {
-	if d.Record.Inferred || slices.IndexFunc(d.Steps, deletes) < 0 {
-		return nil
-	}
+// sparedOf returns the entries about what was to be deleted, and was not asked for: a step before it has failed. did
+// are those about what was.
+func sparedOf(controller string, d reconcile.Decision, did []Entry) (all []Entry) {
 	asked := map[Ref]bool{}
-	for _, e := range entriesOf(controller, d) {
-		asked[e.Object] = asked[e.Object] || e.deletion()
+	for _, e := range did {
+		if e.deletion() {
+			asked[e.Object] = true
+		}
+	}
+	if d.Record.Inferred || countOf(deletionsOf(d.Steps)) <= len(asked) {
+		return nil
 	}
 	for _, e := range pendingOf(controller, d) {
 		if !asked[e.Object] {
@@ -132,13 +135,16 @@ func sparedOf(controller string, d reconcile.Decision) (all []Entry) {
 	return all
 }
 
-// deletes reports whether a step may delete something.
-func deletes(step plan.Step) bool {
-	switch step.(type) {
-	case plan.Delete, plan.DeleteCollection, plan.Each:
-		return true
+// countOf counts what steps delete. All objects of a kind count as one.
+func countOf(deletions []plan.Step) (n int) {
+	for _, step := range deletions {
+		if one, ok := step.(plan.Delete); ok {
+			n += len(one.Objects)
+		} else {
+			n++
+		}
 	}
-	return false
+	return n
 }
 
 // deletionsOf returns those of the steps that delete.

@@ -100,13 +100,14 @@ func New(o Options) *Recorder {
 // Decided returns what a controller is to call with its decisions, see [reconcile.Hooks].
 func (r *Recorder) Decided(controller string) func(reconcile.Decision) {
 	return func(d reconcile.Decision) {
-		for _, e := range entriesOf(controller, d) {
+		entries := entriesOf(controller, d)
+		for _, e := range entries {
 			// The next try is worth an entry of its own, unless it is one of many that fail in the same way.
 			if r.record(e) && e.deletion() && !e.Inferred {
 				r.forget(e)
 			}
 		}
-		for _, e := range sparedOf(controller, d) {
+		for _, e := range sparedOf(controller, d, entries) {
 			if r.forget(e) {
 				r.record(e)
 			}

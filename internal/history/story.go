@@ -113,22 +113,33 @@ type evidence struct {
 // evidenceOf looks for what shows the end of an object.
 func evidenceOf(o Ref, entries []Entry) (v evidence) {
 	for i := range entries {
-		e := &entries[i]
-		switch {
-		case o.UID != "" && e.Object.UID == o.UID:
+		if e := &entries[i]; o.UID != "" && e.Object.UID == o.UID {
 			v.take(e)
-		case e.Verb == Lost:
-			v.lost += e.Count
 		}
 	}
 	for i := range entries {
-		if e := &entries[i]; e.Object.Name == "" && e.deletion() && v.covers(o, e) {
-			if v.collection = e; e.Error != "" {
-				v.collection, v.part = nil, e
-			}
+		switch e := &entries[i]; {
+		case e.Verb == Lost && !e.Time.Before(v.begin()):
+			v.lost += e.Count
+		case e.Object.Name != "" || !e.deletion() || !v.covers(o, e):
+		case e.Error == "":
+			v.collection = e
+		default:
+			v.part = e
 		}
 	}
 	return v
+}
+
+// begin is when the object was made, as far as that is known: what was before has nothing to do with it.
+func (v *evidence) begin() (made time.Time) {
+	if v.gone != nil {
+		made = v.gone.Made
+	}
+	if v.made != nil {
+		made = v.made.Time
+	}
+	return made
 }
 
 // take notes an entry about the object itself.
@@ -156,11 +167,7 @@ func (v *evidence) covers(o Ref, all *Entry) bool {
 	if (all.Object != Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace}) || v.gone == nil {
 		return false
 	}
-	made := v.gone.Made
-	if v.made != nil {
-		made = v.made.Time
-	}
-	return !all.Time.Before(made) && !all.Time.After(v.gone.Time)
+	return !all.Time.Before(v.begin()) && !all.Time.After(v.gone.Time)
 }
 
 // verdict says who deleted an object, and by which rule, as far as the entries show it.

@@ -116,11 +116,12 @@ func TestVerdict(t *testing.T) {
 			about, restarted, gone},
 		"c tried to have all objects of kind Pod in shop deleted at 2026-01-02T03:04:05Z, and failed: forbidden; gone since " +
 			"2026-01-02T04:04:05Z": {aboutAll, part, gone},
-		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z ":   {about, spared, gone},
-		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z  ":  {all, younger},
-		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z   ": {otherGroup, gone},
-		"nothing that was kept says who deleted it: 3 entries were lost; gone since 2026-01-02T04:04:05Z":       {lost, gone},
-		"c created it: missing; nothing shows that it is gone":                                                  {own, gone, again},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z ":    {about, spared, gone},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z  ":   {all, younger},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z   ":  {otherGroup, gone},
+		"nothing that was kept says who deleted it: 3 entries were lost; gone since 2026-01-02T04:04:05Z":        {lost, gone},
+		"somebody else deleted it: no controller that was asked planned it; gone since 2026-01-02T04:04:05Z    ": {lost, younger},
+		"c created it: missing; nothing shows that it is gone":                                                   {own, gone, again},
 	} {
 		s, ok := Tell(Ref{Kind: "Pod", Namespace: "shop", Name: "a"}, entries)
 		if want = strings.TrimSpace(want); !ok || s.Summary != "Pod shop/a: "+want {

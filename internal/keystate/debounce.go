@@ -57,12 +57,12 @@ func (k *States[K, M, C]) Debounce(
 	s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time,
 	queued func(most int) []K,
 ) time.Duration {
-	if turn := rep.When.NextTurn; rep.Empty() || rep.When.Quiet <= 0 && !turn || turn && s.report.waiting() {
+	d := s.report
+	switch {
+	case rep.Empty(), rep.When == plan.Now(), rep.When.NextTurn && d.waiting():
 		k.setReport(s, debounced{})
 		return 0
-	}
-	d := s.report
-	if rep.When.NextTurn {
+	case rep.When.NextTurn:
 		d.postpone(now, rep.Steps, 0, 0)
 		k.waitForTurn(s, d)
 		return nextTurn

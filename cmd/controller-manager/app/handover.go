@@ -107,7 +107,7 @@ func replaceInManifest(w io.Writer, manifest, image string) error {
 	if err != nil {
 		return err
 	}
-	asRoot, err := asRoot(manifest, pod, container)
+	asRoot, err := mustSayRoot(manifest, pod, container)
 	if err != nil {
 		return err
 	}
@@ -134,9 +134,9 @@ func replaceInManifest(w io.Writer, manifest, image string) error {
 	return err
 }
 
-// asRoot reports whether the manifest has to say that the container runs as root: that is the user of the original's
-// image, and not of ours.
-func asRoot(manifest string, pod *corev1.Pod, container *corev1.Container) (bool, error) {
+// mustSayRoot reports whether the manifest has to say that the container runs as root: that is the user of the
+// original's image, and not of ours.
+func mustSayRoot(manifest string, pod *corev1.Pod, container *corev1.Container) (bool, error) {
 	if of := pod.Spec.SecurityContext; of != nil && of.RunAsUser != nil {
 		return false, nil
 	}

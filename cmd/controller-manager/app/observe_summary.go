@@ -51,7 +51,7 @@ func (o *summaryOptions) run(ctx context.Context, kubeconfig string, out io.Writ
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(r)
 	} else {
-		err = writeReport(out, r)
+		err = writeReport(printable{out}, r)
 	}
 	if n := r.Unexplained(); err == nil && n > 0 {
 		err = fmt.Errorf("%d planned writes were not done as planned, and no row of docs/parity.md explains that", n)

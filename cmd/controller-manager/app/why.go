@@ -311,7 +311,7 @@ func answerWriter(form string) (func(io.Writer, summarized) error, error) {
 	switch form {
 	case "text":
 		return func(w io.Writer, a summarized) error {
-			a.WriteText(w)
+			a.WriteText(printable{w})
 			return nil
 		}, nil
 	case "json":
