@@ -85,7 +85,7 @@ var pods = corev1.SchemeGroupVersion.WithKind("Pod")
 // sumOfUpdate is the sum of what an update changes.
 func (c *unlessUndone) sumOfUpdate() (uint64, error) {
 	difference, err := c.m.Difference(c.s.Old, c.s.New, client.WriteOptions{})
-	return c.sum(difference), err
+	return c.sum(difference.Data), err
 }
 
 // sum distinguishes what is asked for: a difference, from whichever version, or what is to be signed, which is never

@@ -3,7 +3,7 @@
 //
 //	recorder := history.New(history.Options{Dir: dir, Most: 64 << 20})
 //	options.Hooks = func(controller string) reconcile.Hooks {
-//		return reconcile.Hooks{Deciding: recorder.Deciding(controller), Decided: recorder.Decided(controller)}
+//		return reconcile.Hooks{Applying: recorder.Applying(controller), Decided: recorder.Decided(controller)}
 //	}
 //	options.Gone = recorder.Gone
 //	go recorder.Run(ctx)

@@ -115,9 +115,9 @@ func (r *Recorder) Decided(controller string) func(reconcile.Decision) {
 	}
 }
 
-// Deciding returns what a controller is to call before it carries out a plan, see [reconcile.Hooks]: what it is about
+// Applying returns what a controller is to call before it carries out a plan, see [reconcile.Hooks]: what it is about
 // to delete is in a file before the API server is asked. A disk that takes nothing delays that once, for a moment.
-func (r *Recorder) Deciding(controller string) func(context.Context, reconcile.Decision) {
+func (r *Recorder) Applying(controller string) func(context.Context, reconcile.Decision) {
 	return func(ctx context.Context, d reconcile.Decision) {
 		news := false
 		for _, e := range pendingOf(controller, d) {

@@ -184,13 +184,13 @@ func TestNoFolder(t *testing.T) {
 
 // What a controller is about to delete is in a file before the controller goes on. It does not wait for what was said before, and for
 // a disk that takes nothing only once.
-func TestDeciding(t *testing.T) {
+func TestApplying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r, stop := running(t, dir, Least)
 		p, q := pod("a"), pod("b")
 		each := plan.Each{Sequences: [][]plan.Step{{plan.Create{Object: set(1)}}, {plan.Delete{Objects: []plan.Object{q}, Evict: true}}}}
-		r.Deciding("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{p}}, each}))
+		r.Applying("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{p}}, each}))
 		for _, name := range []string{"a", "b"} {
 			found, err := read(t.Context(), dir, Ref{Kind: "Pod", Namespace: "shop", Name: name})
 			if err != nil || len(found) != 1 || found[0].Verb != Deleting {
@@ -206,7 +206,7 @@ func TestDeciding(t *testing.T) {
 			{plan.Delete{Objects: []plan.Object{pod("c")}}, waitForDisk}, {plan.Delete{Objects: []plan.Object{pod("d")}}, 0},
 		} {
 			began := time.Now()
-			if r.Deciding("c")(t.Context(), decision([]plan.Step{c.of})); time.Since(began) != c.wait {
+			if r.Applying("c")(t.Context(), decision([]plan.Step{c.of})); time.Since(began) != c.wait {
 				t.Errorf("%d waits for %v, want %v", i, time.Since(began), c.wait)
 			}
 		}
@@ -222,10 +222,10 @@ func TestTries(t *testing.T) {
 	failed.Err = errors.New("a webhook says no")
 	steps := []plan.Step{plan.Delete{Objects: []plan.Object{p}, Why: "too many"}}
 	for range 4 {
-		r.Deciding("c")(t.Context(), decision(steps))
+		r.Applying("c")(t.Context(), decision(steps))
 		r.Decided("c")(decision(steps, failed))
 	}
-	r.Deciding("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("b")}}}))
+	r.Applying("c")(t.Context(), decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("b")}}}))
 	r.Decided("c")(decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("b")}}}))
 	r.Decided("c")(decision([]plan.Step{plan.Delete{Objects: []plan.Object{pod("c")}}}))
 	stop()

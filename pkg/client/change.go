@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
@@ -78,9 +77,8 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 // owns the fields.
 func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 	o WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	var data []byte
+	var patch Patch
 	var err error
-	kind := m.PatchType()
 	switch o.Method {
 	case MethodUpdate:
 		if equality.Semantic.DeepEqual(before, after) && !o.Touch {
@@ -88,15 +86,14 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		}
 		return c.Update(ctx, m, after, o)
 	case MethodApply:
-		kind = types.ApplyPatchType
-		data, err = m.Applied(after, o)
+		patch, err = m.Applied(after, o)
 	case MethodPatch, "":
-		data, err = m.Difference(before, after, o)
+		patch, err = m.Difference(before, after, o)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}
-	if err != nil || data == nil {
+	if err != nil || patch.Data == nil {
 		return nil, err
 	}
-	return c.Patch(ctx, m, plan.KeyOf(before), Patch{Type: kind, Data: data}, o)
+	return c.Patch(ctx, m, plan.KeyOf(before), patch, o)
 }

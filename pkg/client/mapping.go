@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -31,15 +30,6 @@ func (m Mapping) GroupVersionResource() schema.GroupVersionResource {
 // GroupResource returns the resource with its group.
 func (m Mapping) GroupResource() schema.GroupResource {
 	return m.GroupVersionResource().GroupResource()
-}
-
-// PatchType is that of the patches which [Change] sends. API servers know the merge keys of lists in built-in kinds
-// only.
-func (m Mapping) PatchType() types.PatchType {
-	if m.BuiltIn {
-		return types.StrategicMergePatchType
-	}
-	return types.MergePatchType
 }
 
 // BuiltIn returns the mapping of a kind that client-go's scheme has. It makes no request.

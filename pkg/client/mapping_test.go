@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -111,12 +110,9 @@ type stranger struct{ corev1.Pod }
 
 func (s *stranger) DeepCopyObject() runtime.Object { return &stranger{*s.DeepCopy()} }
 
-func TestPatchTypes(t *testing.T) {
-	if m, ok := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod")); !ok || m.PatchType() != types.StrategicMergePatchType {
-		t.Errorf("CI-3: pods are patched by %s", m.PatchType())
-	}
-	if got := (Mapping{}).PatchType(); got != types.MergePatchType {
-		t.Errorf("custom resources are patched by %s", got)
+func TestBuiltIn(t *testing.T) {
+	if m, ok := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod")); !ok || !m.BuiltIn {
+		t.Errorf("pods are not built in: %v", m)
 	}
 	if m, ok := BuiltIn(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}); ok {
 		t.Errorf("a custom kind is built in: %v", m)

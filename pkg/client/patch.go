@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -16,54 +17,75 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Difference returns the patch, of the type [Mapping.PatchType], that turns before, as it was observed, into after. It
-// is nil if there is nothing to turn, without Touch. The order of a list with merge keys is no difference. The patch
-// holds the uid as a precondition, so that it cannot hit an object that took the other's name (RS-21, RS-22).
+// Difference returns the patch that turns before, as it was observed, into after. It has no data if there is nothing to
+// turn, without Touch. The patch holds the uid as a precondition, so that it cannot hit an object that took the other's
+// name (RS-21, RS-22).
 //
-// A JSON merge patch, which replaces lists whole, always has the resourceVersion as a precondition, too. So it cannot
-// undo what another writer has done to a list (GC-49).
+// For a built-in kind it is a strategic merge patch, for which the order of a list with merge keys is no difference.
+// All three kinds of objects will do then: typed, unstructured and metadata.
 //
-// For a built-in kind all three kinds of objects will do: typed, unstructured and metadata.
-func (m Mapping) Difference(before, after plan.Object, o WriteOptions) ([]byte, error) {
+// For other kinds, whose merge keys API servers do not know, and for long lists in metadata, it is a JSON merge patch,
+// which replaces lists whole. It has the resourceVersion as a precondition, so that it cannot undo what another writer
+// has done to a list (GC-49).
+func (m Mapping) Difference(before, after plan.Object, o WriteOptions) (Patch, error) {
 	oldParts, newParts := differingParts(before, after)
 	from, err := content(m.GroupVersionKind, oldParts)
 	if err != nil {
-		return nil, err
+		return Patch{}, err
 	}
 	to, err := content(m.GroupVersionKind, newParts)
 	if err != nil {
-		return nil, err
+		return Patch{}, err
 	}
-	var patch map[string]any
-	if m.BuiltIn {
-		patch, err = strategicDifference(m.GroupVersionKind, from, to)
-	} else {
-		patch = mergeDifference(from, to)
-	}
+	kind, fields, err := m.patchOf(from, to, longLists(oldParts, newParts))
 	if err != nil {
-		return nil, fmt.Errorf("difference of two %s: %w", m.Kind, err)
+		return Patch{}, fmt.Errorf("difference of two %s: %w", m.Kind, err)
 	}
-	if len(patch) == 0 && !o.Touch {
-		return nil, nil
+	if len(fields) == 0 && !o.Touch {
+		return Patch{}, nil
 	}
-	metadata, ok := patch["metadata"].(map[string]any)
+	metadata, ok := fields["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}
-		patch["metadata"] = metadata
+		fields["metadata"] = metadata
 	}
 	metadata["uid"] = string(before.GetUID())
-	if version := before.GetResourceVersion(); (o.CheckVersion || !m.BuiltIn) && version != "" {
+	if version := before.GetResourceVersion(); (o.CheckVersion || kind == types.MergePatchType) && version != "" {
 		metadata["resourceVersion"] = version
 	}
-	return encode(m.GroupVersionKind, patch)
+	return encode(m.GroupVersionKind, kind, fields)
+}
+
+// patchOf returns the patch between the fields of two objects, and its type.
+func (m Mapping) patchOf(from, to map[string]any, long bool) (types.PatchType, map[string]any, error) {
+	if long || !m.BuiltIn {
+		patch := mergeDifference(from, to)
+		// A cached object may lack parts of lists that are not metadata.
+		if _, metadata := patch["metadata"]; !m.BuiltIn || metadata && len(patch) == 1 {
+			return types.MergePatchType, patch, nil
+		}
+	}
+	patch, err := strategicDifference(m.GroupVersionKind, from, to)
+	return types.StrategicMergePatchType, patch, err
+}
+
+// longList is the length from which lists are replaced whole: to merge a strategic merge patch into a list, an API
+// server takes time that grows with the square of its length: 12 s at 30,000 finalizers (test/growth).
+const longList = 200
+
+// longLists reports whether lists of metadata differ that are long. Users decide how long these are.
+func longLists(before, after plan.Object) bool {
+	finalizers, owners := before.GetFinalizers(), before.GetOwnerReferences()
+	return len(finalizers) > longList && !slices.Equal(finalizers, after.GetFinalizers()) ||
+		len(owners) > longList && !reflect.DeepEqual(owners, after.GetOwnerReferences())
 }
 
 // Applied returns the patch that applies an object by server-side apply: all of its fields, and no others, are then
 // owned by the field manager. A uid in the object is a precondition, and with CheckVersion its resourceVersion, too.
-func (m Mapping) Applied(o plan.Object, options WriteOptions) ([]byte, error) {
+func (m Mapping) Applied(o plan.Object, options WriteOptions) (Patch, error) {
 	fields, err := content(m.GroupVersionKind, o)
 	if err != nil {
-		return nil, err
+		return Patch{}, err
 	}
 	fields["apiVersion"], fields["kind"] = m.GroupVersion().String(), m.Kind
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
@@ -72,7 +94,7 @@ func (m Mapping) Applied(o plan.Object, options WriteOptions) ([]byte, error) {
 			delete(metadata, "resourceVersion")
 		}
 	}
-	return encode(m.GroupVersionKind, fields)
+	return encode(m.GroupVersionKind, types.ApplyPatchType, fields)
 }
 
 // differingParts returns copies of two objects without the fields that are equal in both, so that these need not be
@@ -124,13 +146,13 @@ func content(kind schema.GroupVersionKind, o plan.Object) (fields map[string]any
 	return fields, nil
 }
 
-// encode makes the body of a patch.
-func encode(kind schema.GroupVersionKind, fields map[string]any) ([]byte, error) {
+// encode makes a patch of fields.
+func encode(kind schema.GroupVersionKind, of types.PatchType, fields map[string]any) (Patch, error) {
 	data, err := json.Marshal(fields)
 	if err != nil {
-		return nil, fmt.Errorf("encode a patch of %s: %w", kind.Kind, err)
+		return Patch{}, fmt.Errorf("encode a patch of %s: %w", kind.Kind, err)
 	}
-	return data, nil
+	return Patch{Type: of, Data: data}, nil
 }
 
 // strategicDifference is the difference as a strategic merge patch, which knows by the Go type which lists

@@ -109,10 +109,11 @@ func testStrategicPatchTurnsOldIntoNew(t *rapid.T) {
 		after = shuffled(t, before)
 	}
 	unchanged := [2]*appsv1.Deployment{before.DeepCopy(), after.DeepCopy()}
-	patch, err := MappingFor[*appsv1.Deployment]().Difference(before, after, WriteOptions{})
+	difference, err := MappingFor[*appsv1.Deployment]().Difference(before, after, WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	patch := difference.Data
 	if !reflect.DeepEqual([2]*appsv1.Deployment{before, after}, unchanged) {
 		t.Fatal("the objects have been changed")
 	}
@@ -194,10 +195,11 @@ func testMergePatchTurnsOldIntoNew(t *rapid.T) {
 	}
 	before, after := draw("before"), draw("after")
 	unchanged := [2]*unstructured.Unstructured{before.DeepCopy(), after.DeepCopy()}
-	patch, err := widgets.Difference(before, after, WriteOptions{})
+	difference, err := widgets.Difference(before, after, WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	patch := difference.Data
 	if !reflect.DeepEqual([2]*unstructured.Unstructured{before, after}, unchanged) {
 		t.Fatal("the objects have been changed")
 	}
@@ -317,7 +319,7 @@ func TestDifference(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got := string(patch); got != c.want {
+		if got := string(patch.Data); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -332,9 +334,46 @@ func TestApplied(t *testing.T) {
 			`"rules":[{"verbs":["get"]}]}`,
 	} {
 		patch, err := MappingFor[*rbacv1.ClusterRole]().Applied(role, WriteOptions{CheckVersion: check})
-		if got := string(patch); err != nil || got != want {
+		if got := string(patch.Data); err != nil || got != want {
 			t.Errorf("%s, want %s: %v", got, want, err)
 		}
+	}
+}
+
+// API servers know the merge keys of lists in built-in kinds only (CI-3), and merge long lists slowly.
+func TestPatchTypes(t *testing.T) {
+	before := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "7"}}
+	long := before.DeepCopy()
+	for i := range longList + 1 {
+		long.Finalizers = append(long.Finalizers, fmt.Sprint("f", i))
+		long.OwnerReferences = append(long.OwnerReferences, metav1.OwnerReference{UID: types.UID(fmt.Sprint("o", i))})
+	}
+	const strategic, merge = types.StrategicMergePatchType, types.MergePatchType
+	for name, c := range map[string]struct {
+		before *corev1.Pod
+		edit   func(*corev1.Pod)
+		want   types.PatchType
+	}{
+		"a short list":        {before, func(p *corev1.Pod) { p.Finalizers = []string{"f"} }, strategic},
+		"a label":             {long, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, strategic},
+		"a finalizer of many": {long, func(p *corev1.Pod) { p.Finalizers[0] = "g" }, merge},
+		"an owner of many":    {long, func(p *corev1.Pod) { p.OwnerReferences[0].Name = "g" }, merge},
+		"the status as well": {long, func(p *corev1.Pod) {
+			p.Finalizers, p.Status.Conditions = nil, []corev1.PodCondition{{Type: "A"}}
+		}, strategic},
+	} {
+		after := c.before.DeepCopy()
+		c.edit(after)
+		patch, err := MappingFor[*corev1.Pod]().Difference(c.before, after, WriteOptions{})
+		checked := strings.Contains(string(patch.Data), `"resourceVersion":"7"`)
+		if err != nil || patch.Type != c.want || checked != (c.want == merge) {
+			t.Errorf("%s: %s, %t, %v", name, patch.Type, checked, err)
+		}
+	}
+	all, without := widget("a"), widget("a")
+	without.SetLabels(map[string]string{"a": "b"})
+	if patch, err := widgets.Difference(all, without, WriteOptions{}); err != nil || patch.Type != merge {
+		t.Errorf("a custom resource: %s, %v", patch.Type, err)
 	}
 }
 
@@ -405,7 +444,7 @@ func TestDifferenceOfOwners(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := MappingFor[*corev1.Pod]().Difference(c.before, c.after, WriteOptions{})
-			if err != nil || (got == nil) != (c.want == "") || string(got) != c.want {
+			if err != nil || (got.Data == nil) != (c.want == "") || string(got.Data) != c.want {
 				t.Errorf("%s, %v; want %s", got, err, c.want)
 			}
 		})

@@ -159,14 +159,14 @@ func (w *writer) difference(s plan.Change) json.RawMessage {
 	if err != nil {
 		return text(err.Error())
 	}
-	data, err := m.Difference(s.Old, s.New, client.WriteOptions{Touch: s.Touch})
+	patch, err := m.Difference(s.Old, s.New, client.WriteOptions{Touch: s.Touch})
 	switch {
 	case err != nil:
 		return text(err.Error())
-	case data == nil:
+	case patch.Data == nil:
 		return nil
 	}
-	return w.masked(json.RawMessage(data))
+	return w.masked(json.RawMessage(patch.Data))
 }
 
 func versionOf(o plan.Object) Version {

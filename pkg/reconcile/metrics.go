@@ -11,7 +11,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Hooks get what a controller does, for metrics. Each may be nil; none but Deciding may block. No argument takes more
+// Hooks get what a controller does, for metrics. Each may be nil; none but Applying may block. No argument takes more
 // values in a larger cluster.
 type Hooks struct {
 	Reconciled func(result Result, took time.Duration) // one reconcile of a key has ended
@@ -20,9 +20,9 @@ type Hooks struct {
 	// HTTP, "<error>" if the server did not answer.
 	Write func(verb, resource, code string)
 	Stale func(resource schema.GroupResource) // a reconcile was put off: the cache lacks own writes (RS-9)
-	// Deciding: a plan with steps is about to be carried out, and is as soon as this returns. Of the decision, Did says
+	// Applying: a plan with steps is about to be carried out, and is as soon as this returns. Of the decision, Did says
 	// nothing yet. Many workers call it at the same time.
-	Deciding func(context.Context, Decision)
+	Applying func(context.Context, Decision)
 	// Decided: a reconcile has ended that came to a plan. It is called by many workers at the same time, and what it
 	// gets is not to be changed.
 	Decided func(Decision)

@@ -176,8 +176,8 @@ func (r *run[K, S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.P
 		writing.Sign = func(c plan.Change) (plan.Change, error) { return r.runner.Sign(r.record.Time, c) }
 	}
 	r.writing, r.steps = writing, p.Steps
-	if deciding := r.runner.access.Hooks.Deciding; deciding != nil && len(p.Steps) > 0 {
-		deciding(ctx, Decision{Key: r.name, Owner: r.owner, Record: r.record, Steps: p.Steps})
+	if applying := r.runner.access.Hooks.Applying; applying != nil && len(p.Steps) > 0 {
+		applying(ctx, Decision{Key: r.name, Owner: r.owner, Record: r.record, Steps: p.Steps})
 	}
 	r.did = writing.Apply(p.Steps)
 	r.wrote(r.did)

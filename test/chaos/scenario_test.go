@@ -68,7 +68,7 @@ var seasoned = suite.Scenario{Name: "a DaemonSet, a budget and a quota after a w
 		}})
 		u.WaitComplete("web")
 		u.WaitDaemonSet("agent", 3)
-		u.Season()
+		u.SeasonFor(12*time.Second + *faultsLast) // what a fault has hidden is as good as new
 		for i := range 3 {
 			u.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("filled-", i)}})
 		}

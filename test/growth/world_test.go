@@ -154,15 +154,16 @@ func (w *world) start(o manager.Options) (stop func()) {
 	}
 }
 
-// cost returns the CPU time that the manager takes over a change.
-func (w *world) cost(change func()) time.Duration {
+// cost returns the CPU time that the manager takes over a change, and that which its requests take in the API server.
+func (w *world) cost(change func()) (own, served time.Duration) {
 	change()
 	before := w.meter.spent.Load()
 	all := costs.Process(func() {
 		time.Sleep(settles)
 		synctest.Wait()
 	})
-	return all - time.Duration(w.meter.spent.Load()-before)
+	served = time.Duration(w.meter.spent.Load() - before)
+	return all - served, served
 }
 
 // orphaned removes what belonged to an object that is gone.

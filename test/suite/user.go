@@ -239,7 +239,12 @@ func (u *User) WaitComplete(name string) {
 // of others, for they may have been chosen as pods that are not ready.
 func (u *User) Season() {
 	u.Helper()
-	const known = 7 * time.Second // oracle.Options.Lag of test/chaos, and what the times of conditions, in seconds, lack
+	u.SeasonFor(7 * time.Second) // oracle.Options.Lag of test/chaos, and what the times of conditions, in seconds, lack
+}
+
+// SeasonFor waits until all pods have been ready for so long.
+func (u *User) SeasonFor(known time.Duration) {
+	u.Helper()
 	u.Wait("all pods have been ready for a while", Patience, func() error {
 		for _, p := range u.Pods() {
 			for _, c := range p.Status.Conditions {

@@ -22,7 +22,7 @@ func keepHistory(c *options.Config, measured *metrics.Metrics) *history.Recorder
 	others := c.Manager.Hooks
 	c.Manager.Hooks = func(controller string) reconcile.Hooks {
 		hooks := others(controller).AlsoDecided(r.Decided(controller))
-		hooks.Deciding = r.Deciding(controller)
+		hooks.Applying = r.Applying(controller)
 		return hooks
 	}
 	c.Manager.Gone = r.Gone

@@ -167,11 +167,10 @@ func TestPatches(t *testing.T) {
 
 func TestApplyCreatesWhatIsMissing(t *testing.T) {
 	s := NewServer()
-	data, err := pods.Applied(pod("a", "web"), client.WriteOptions{})
+	applied, err := pods.Applied(pod("a", "web"), client.WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied := client.Patch{Type: types.ApplyPatchType, Data: data}
 	if _, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied,
 		client.WriteOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("without a field manager: %v", err)

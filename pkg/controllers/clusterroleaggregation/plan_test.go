@@ -175,11 +175,11 @@ func TestApply(t *testing.T) {
 			*change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
-		data, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New, client.WriteOptions{})
+		patch, err := client.MappingFor[*rbacv1.ClusterRole]().Applied(change.New, client.WriteOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(data); got != c.want {
+		if got := string(patch.Data); got != c.want {
 			t.Errorf("the patch is %s", got)
 		}
 	}

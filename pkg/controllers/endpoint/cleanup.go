@@ -107,8 +107,8 @@ func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err err
 	d := reconcile.Decision{Key: plan.KeyOf(o), Record: explain.Record{Time: c.now(), Why: why}, Steps: []plan.Step{
 		plan.Delete{Objects: []plan.Object{o}, CheckVersion: true, Unowned: true, Why: why},
 	}}
-	if c.hooks.Deciding != nil {
-		c.hooks.Deciding(ctx, d)
+	if c.hooks.Applying != nil {
+		c.hooks.Applying(ctx, d)
 	}
 	did := c.executor.Begin(ctx, nil, &freshness.Barrier{}).Apply(d.Steps)
 	if d.Did = did.Results; c.hooks.Decided != nil {

@@ -86,11 +86,11 @@ func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []stri
 		})
 		from := contextFor(t, s)
 		from.Access.Hooks.Write = func(verb, resource, code string) { codes = append(codes, verb+" "+resource+" "+code) }
-		var deciding []string // a history has what is deleted before the API server is asked, and after that
-		from.Access.Hooks.Deciding = func(_ context.Context, d reconcile.Decision) { deciding = append(deciding, d.Key.Name) }
+		var applying []string // a history has what is deleted before the API server is asked, and after that
+		from.Access.Hooks.Applying = func(_ context.Context, d reconcile.Decision) { applying = append(applying, d.Key.Name) }
 		from.Access.Hooks.Decided = func(d reconcile.Decision) {
-			if len(deciding) == 0 || deciding[len(deciding)-1] != d.Key.Name || d.Record.Why == "" {
-				t.Errorf("%s is decided on, after %v: %q", d.Key, deciding, d.Record.Why)
+			if len(applying) == 0 || applying[len(applying)-1] != d.Key.Name || d.Record.Why == "" {
+				t.Errorf("%s is decided on, after %v: %q", d.Key, applying, d.Record.Why)
 			}
 		}
 		runner, err := (&Options{CleanUp: true}).initCleanup(from)

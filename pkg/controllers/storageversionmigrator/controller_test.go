@@ -181,7 +181,11 @@ func TestGoesOnAfterACrash(t *testing.T) {
 			first.gadgets(100)
 			var tries atomic.Int64
 			server.BeforeWrite(func(w clienttest.Write) error {
-				if w.Kind == "Gadget" && tries.Add(1) > 60 || tries.Load() > 60 {
+				tried := tries.Load()
+				if w.Kind == "Gadget" {
+					tried = tries.Add(1) - 1
+				}
+				if tried >= 60 {
 					return client.ErrNotLeading
 				}
 				return nil

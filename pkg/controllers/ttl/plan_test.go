@@ -74,11 +74,11 @@ func TestPlan(t *testing.T) {
 // The patch sets the annotation and nothing else, on this very node (TTL-10).
 func TestPatch(t *testing.T) {
 	change := planAnnotation(epoch, snapshot{node("a", "x"), 101, 1}).Steps[0].(plan.Change)
-	data, err := client.MappingFor[*corev1.Node]().Difference(change.Old, change.New, client.WriteOptions{})
+	patch, err := client.MappingFor[*corev1.Node]().Difference(change.Old, change.New, client.WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(data), `{"metadata":{"annotations":{"node.alpha.kubernetes.io/ttl":"15"},"uid":"u-1"}}`; got != want {
+	if got, want := string(patch.Data), `{"metadata":{"annotations":{"node.alpha.kubernetes.io/ttl":"15"},"uid":"u-1"}}`; got != want {
 		t.Errorf("the patch is %s", got)
 	}
 }

@@ -35,8 +35,8 @@ func TestReport(t *testing.T) { // VAP-2
 			got := ""
 			if !p.Empty() {
 				c := p.Steps[0].(plan.Change)
-				data, err := client.MappingFor[*policy]().Applied(c.New, client.WriteOptions{CheckVersion: c.CheckVersion})
-				if got = string(data); err != nil || c.Subresource != plan.Status || !c.Apply.Force ||
+				patch, err := client.MappingFor[*policy]().Applied(c.New, client.WriteOptions{CheckVersion: c.CheckVersion})
+				if got = string(patch.Data); err != nil || c.Subresource != plan.Status || !c.Apply.Force ||
 					c.Apply.FieldManager != "validatingadmissionpolicy-status" {
 					t.Errorf("%v, %+v", err, c)
 				}
