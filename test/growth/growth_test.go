@@ -91,10 +91,10 @@ const (
 	mostOfOne = 50 * time.Millisecond
 )
 
-// missed is what the collector takes at most in the place of mostOfOne: owners of kinds that are not served are looked up again and again,
-// each by itself. docs/performance.md has the figures.
+// missed is what the collector takes at most in the place of mostOfOne: owners of kinds that are not served are looked up each by itself.
+// docs/performance.md has the figures.
 var missed = map[string]time.Duration{
-	".metadata.ownerReferences": 10 * time.Second, ".metadata.ownerReferences#1": 10 * time.Second,
+	".metadata.ownerReferences": 2 * time.Second, ".metadata.ownerReferences#1": 2 * time.Second,
 }
 
 // What grows in the metadata of an object costs the garbage collector little, and no more than in proportion.

@@ -47,8 +47,12 @@ func askVersion(ctx context.Context, config *rest.Config) (git string, date time
 	return info.GitVersion, date, nil
 }
 
-// unsupported says what is wrong with the versions by the policy of Kubernetes: a controller manager is not newer than
-// the API server, and at most one minor release older. It is empty if nothing is.
+// oldestTested is by how many minor releases an API server may be older: "make releases" runs the tests on them.
+const oldestTested = 2
+
+// unsupported says what is wrong with the versions; it is empty if nothing is. By the policy of Kubernetes a controller
+// manager is at most one minor release older than the API server. It must not be newer, because it may need what the
+// API server does not have; this one does without in the releases that are tested.
 func unsupported(server, own string) string {
 	a, err1 := version.ParseGeneric(server)
 	b, err2 := version.ParseGeneric(own)
@@ -56,9 +60,9 @@ func unsupported(server, own string) string {
 		return fmt.Sprintf("%s and %s cannot be compared", server, own)
 	}
 	switch older := int(a.Minor()) - int(b.Minor()); {
-	case older < 0:
-		return fmt.Sprintf("the manager is of %s, and newer than the API server, which is of %s: upgrade that first",
-			own, server)
+	case older < -oldestTested:
+		return fmt.Sprintf("the manager is of %s, %d minor releases newer than the API server, which is of %s: "+
+			"%d were tested", own, -older, server, oldestTested)
 	case older > 1:
 		return fmt.Sprintf("the manager is of %s, %d minor releases older than the API server, which is of %s: "+
 			"one is supported", own, older, server)

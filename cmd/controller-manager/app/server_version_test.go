@@ -16,7 +16,7 @@ import (
 
 func TestVersionsAreCompared(t *testing.T) {
 	for server, goesWith := range map[string]bool{
-		"v1.37.2": true, "v1.37.0+k3s1": true, "v1.38.0-beta.0": true, "v1.39.1": false, "v1.36.9": false, "none": false, "v2.37.2": false,
+		"v1.37.2": true, "v1.37.0+k3s1": true, "v1.38.0-beta.0": true, "v1.39.1": false, "v1.35.4": true, "v1.34.9": false, "none": false, "v2.37.2": false,
 	} {
 		if wrong := unsupported(server, "v1.37.2"); (wrong == "") != goesWith || wrong != "" && !strings.Contains(wrong, server) {
 			t.Errorf("%s: %q", server, wrong)

@@ -113,11 +113,16 @@ func (a *whyAsker) ranked(ctx context.Context) (all []ranked) {
 	var pods []corev1.Pod
 	for _, selector := range managersLabels {
 		found, err := reader.CoreV1().Pods(managersNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err == nil {
-			pods = append(pods, found.Items...)
+		if err != nil {
+			continue
+		}
+		for _, p := range found.Items {
+			known := slices.ContainsFunc(pods, func(other corev1.Pod) bool { return other.UID == p.UID })
+			if !known && p.Status.Phase == corev1.PodRunning {
+				pods = append(pods, p)
+			}
 		}
 	}
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
 	if len(pods) == 0 {
 		return nil
 	}

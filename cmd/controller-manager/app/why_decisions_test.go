@@ -4,11 +4,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/standalone-kcm/controller-manager/internal/why"
@@ -47,6 +51,38 @@ func TestWhichManagerIsAsked(t *testing.T) {
 				t.Errorf("%s on %s: %d, want %d", p.Name, p.Spec.NodeName, got, want)
 			}
 		}
+	}
+}
+
+// The pods of the overlay standalone have the labels of our manifests and those of kubeadm.
+func TestEachPodIsAskedOnce(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.HasSuffix(r.URL.Path, "/pods") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[
+			{"metadata":{"name":"a","uid":"1"},"status":{"phase":"Running"}}, {"metadata":{"name":"b","uid":"2"},"status":{"phase":"Running"}},
+			{"metadata":{"name":"c","uid":"3"},"status":{"phase":"Pending"}}]}`)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	clusters := map[string]*api.Cluster{"c": {Server: server.URL}}
+	contexts := map[string]*api.Context{"c": {Cluster: "c"}}
+	if err := clientcmd.WriteToFile(api.Config{Clusters: clusters, Contexts: contexts, CurrentContext: "c"}, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	a, err := (&whyOptions{kubeconfig: kubeconfig}).asker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range a.ranked(t.Context()) {
+		names = append(names, p.Name)
+	}
+	if !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("%q", names)
 	}
 }
 

@@ -7,10 +7,11 @@ app.kubernetes.io/name: {{ include "name" . }}
 app.kubernetes.io/part-of: controller-manager
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: {{ .Values.mode }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- define "job" -}}
-{{- if eq .Values.mode "beside" }}standalone-controller-manager{{ else }}kube-controller-manager{{ end }}
+{{- get (dict "beside" "standalone-controller-manager" "standalone" "kube-controller-manager" "observer" "controller-manager-observer") .Values.mode }}
 {{- end }}
 {{- define "image" -}}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}

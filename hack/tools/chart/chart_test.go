@@ -144,6 +144,9 @@ func TestValues(t *testing.T) {
 		{`mode="standalone";monitoring={"serviceMonitor":{"enabled":true}}`, "name: controller-manager:metrics-reader"},
 		{`mode="beside";monitoring={"prometheusRule":{"enabled":true}}`, `job="standalone-controller-manager"`},
 		{`mode="standalone";monitoring={"dashboard":{"enabled":true}}`, "controller-manager.json: |"},
+		{`mode="observer";monitoring={"serviceMonitor":{"enabled":true}}`, "job: controller-manager-observer"},
+		{`mode="observer";tolerations=[{"operator":"Exists"}];nodeSelector={"a":"b"}`, "tolerations:\n      - operator: Exists\n"},
+		{`mode="standalone";tolerations=[{"key":"etcd"}];nodeSelector={"a":"b"}`, "kubernetes.io/os: linux\n        a: b\n"},
 	} {
 		text, err := render(t, strings.Split(test.values, ";")...)
 		if err != nil || !strings.Contains(text, test.says) {
@@ -158,10 +161,14 @@ func TestValues(t *testing.T) {
 		{`replica=3`, "replica"},
 		{`extraArgs=["cluster-cidr"]`, "/extraArgs/0"},
 		{`mode="observer";roles="all"`, "roles: all does not go with mode: observer"},
+		{`mode="observer";monitoring={"dashboard":{"enabled":true}}`, "do not go with mode: observer"},
 	} {
 		if _, err := render(t, strings.Split(test.values, ";")...); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %s", test.values, err, test.says)
 		}
+	}
+	if text, err := render(t, `mode="beside"`, `handoverLease=false`); err != nil || strings.Contains(text, "kind: Lease") {
+		t.Errorf("the Lease of the hand-over is there, or: %v", err)
 	}
 	_, err := output(t, program(t, "HELM"), "template", "release", "deploy/chart", "--namespace", "default")
 	if err == nil || !strings.Contains(err.Error(), "install the chart with --namespace kube-system") {

@@ -90,12 +90,17 @@ func (o options) release(out string) error {
 	return writeChecksums(out)
 }
 
-// writeManifests writes what the chart installs in each of its modes, for who does without Helm.
+// besideFirst is what is to be done before the manifest of the mode beside is applied, whose pods lead at once otherwise.
+const besideFirst = `# STOP: first "kubectl create --filename handover-lease.yaml", or two controller managers are active.
+# See "Beside a kube-controller-manager" in deploy/README.md.
+`
+
+// writeManifests writes what the chart installs in each of its modes, for who does without Helm, and the Lease of the hand-over.
 func (o options) writeManifests(out string) error {
 	if o.helm == "" {
 		return nil
 	}
-	args := []string{"template", program, "deploy/chart", "--namespace=kube-system", "--no-hooks"}
+	args := []string{"template", program, "deploy/chart", "--namespace=kube-system", "--set=handoverLease=false"}
 	if repository, digest, ok := strings.Cut(o.image, "@"); ok {
 		args = append(args, "--set=image.repository="+repository+",image.digest="+digest)
 	}
@@ -106,11 +111,18 @@ func (o options) writeManifests(out string) error {
 		if err != nil {
 			return fmt.Errorf("manifests of the mode %s: %w", mode, err)
 		}
+		if mode == "beside" {
+			text = append([]byte(besideFirst), text...)
+		}
 		if err := os.WriteFile(filepath.Join(out, "install-"+mode+".yaml"), text, 0o644); err != nil {
 			return err
 		}
 	}
-	return nil
+	lease, err := os.ReadFile(filepath.Join(o.repository, "deploy", "kustomize", "overlays", "beside-upstream", "handover-lease.yaml"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, "handover-lease.yaml"), lease, 0o644)
 }
 
 // writeNotices writes the licenses of the project and of all that is in the binaries.

@@ -95,6 +95,7 @@ func (k *caches) statuses() reconcile.Controller[ruleSnapshot, struct{}, struct{
 		Watches: []reconcile.Watch{
 			k.rules.Watch(rulesBySpec), k.rules.Watch(rulesByStatus, paced),
 			k.claims.Watch(k.rulesByClaim, paced), k.pods.Watch(k.rulesByPod, paced),
+			k.slices.Watch(informers.None), // a preview is written once, so all must be known that it counts
 		},
 		Observe:          k.observeRule,
 		Owner:            func(s ruleSnapshot) plan.Object { return s.Rule },

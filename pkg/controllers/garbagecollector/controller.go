@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -56,7 +57,7 @@ const lasting = 10
 // not found.
 type (
 	objects    = reconcile.TypedController[*node, snapshot, decision, struct{}]
-	owners     = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	owners     = reconcile.TypedController[statedOwner, ownerSnapshot, ownerDecision, ownerMemory]
 	namespaces = reconcile.TypedController[string, unlistedSnapshot, unlistedDecision, struct{}]
 	absences   = reconcile.TypedController[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 )
@@ -65,7 +66,7 @@ type (
 // to be orphaned, there is one each.
 type queues struct {
 	remove, orphan *reconcile.TypedRunner[*node, snapshot, decision, struct{}]
-	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, struct{}]
+	verify         *reconcile.TypedRunner[statedOwner, ownerSnapshot, ownerDecision, ownerMemory]
 	ask            *reconcile.TypedRunner[string, unlistedSnapshot, unlistedDecision, struct{}]
 	prove          *reconcile.TypedRunner[schema.GroupKind, absenceSnapshot, absenceDecision, absenceMemory]
 }
@@ -86,6 +87,8 @@ func (r *runner) newQueues() queues {
 		verify: newPart(r, owners{
 			Name: "garbage_collector_verify_owner", KeyName: statedOwner.key,
 			Observe: r.observeOwner, Plan: planOwner, Planned: r.commitOwner,
+			Subject:  func(s ownerSnapshot) types.UID { return s.owner.uid },
+			Remember: reconcile.Always[ownerSnapshot, ownerDecision, ownerMemory],
 		}),
 		ask: newPart(r, namespaces{
 			Name:    "garbage_collector_list_dependents",

@@ -225,6 +225,18 @@ func (g *graph) dependentsStating(c statedOwner) map[*node]struct{} {
 	return nil
 }
 
+// unknownOwners are those of a kind that nobody knew when they were looked up.
+func (g *graph) unknownOwners(kind schema.GroupKind) (all []statedOwner) {
+	for _, o := range g.owners {
+		for c, s := range o.stated {
+			if s.ownerState == unresolvable && c.groupVersionKind().GroupKind() == kind {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
 // setScope notes whether a kind has namespaces. Dependents in several namespaces state one owner if it has none.
 func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) {
 	if g.clusterScoped[kind] == clusterScoped {

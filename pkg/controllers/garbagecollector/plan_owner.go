@@ -3,8 +3,21 @@ package garbagecollector
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+const (
+	// unknownFirst is when an owner of an unknown kind is looked up again: for so long, discovery counts as current.
+	// unknownMost is how rare that becomes (GC-34). When its kind is watched, an owner is looked up at once. So the
+	// thousands of such owners that a tenant may name cost little.
+	unknownFirst = 10 * time.Second
+	unknownMost  = 1000 * time.Second
+)
+
+// ownerMemory is how often in a row an owner has been looked up whose kind was unknown.
+type ownerMemory struct{ unknown int }
 
 // ownerSnapshot is what is known of an owner that no watch has shown, and what a live read of it has just said.
 type ownerSnapshot struct {
@@ -14,6 +27,7 @@ type ownerSnapshot struct {
 	state    ownerState // what the read says
 	err      error      // why the read says nothing, or why nobody can know
 	failures int        // of reads before this one
+	unknown  int        // how often in a row its kind was unknown, before this read
 }
 
 // ownerDecision is what follows from that.
@@ -28,6 +42,9 @@ type ownerDecision struct {
 // resolved reports whether it is known whether the owner exists.
 func (s ownerSnapshot) resolved() bool { return s.err == nil && s.state != unresolvable }
 
+// kindUnknown reports whether discovery has not found the kind, so that there is nothing to read.
+func (s ownerSnapshot) kindUnknown() bool { return meta.IsNoMatchError(s.err) }
+
 // planOwner decides about an owner that no watch has shown (GC-19, GC-33). It writes nothing: dependents are decided
 // about themselves.
 func planOwner(_ time.Time, s ownerSnapshot) (ownerDecision, plan.Plan) {
@@ -36,6 +53,13 @@ func planOwner(_ time.Time, s ownerSnapshot) (ownerDecision, plan.Plan) {
 		return ownerDecision{dropped: true}, plan.Plan{}
 	case s.busy:
 		return ownerDecision{waits: true}, plan.Plan{}
+	}
+	if s.kindUnknown() {
+		d := ownerDecision{known: true}
+		if s.unknown > 0 {
+			d.warn = s.err
+		}
+		return d, plan.Plan{Requeue: plan.Doubling(unknownFirst, unknownMost, s.unknown)}
 	}
 	d := ownerDecision{known: s.err == nil || s.state == unresolvable, again: s.err}
 	switch {

@@ -3,31 +3,38 @@ package garbagecollector
 import (
 	"errors"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // GC-19, GC-20, GC-33 to GC-35, GC-69: what a live read of an owner leads to.
 func TestPlanOwner(t *testing.T) {
-	down := errors.New("down")
+	down, strange := errors.New("down"), &meta.NoKindMatchError{}
 	read := func(state ownerState, err error, failures int) ownerSnapshot {
-		return ownerSnapshot{owner: statedOwner{name: "set"}, stated: true, state: state, err: err, failures: failures}
+		return ownerSnapshot{owner: statedOwner{name: "set"}, stated: true, state: state, err: err, failures: failures, unknown: failures}
 	}
 	for _, c := range []struct {
-		name string
-		s    ownerSnapshot
-		want ownerDecision
+		name  string
+		s     ownerSnapshot
+		want  ownerDecision
+		after time.Duration
 	}{
-		{"nobody states it", ownerSnapshot{busy: true}, ownerDecision{dropped: true}},
-		{"others of its kind are read", ownerSnapshot{stated: true, busy: true, failures: 20}, ownerDecision{waits: true}},
-		{"it is gone", read(notFound, nil, 0), ownerDecision{known: true}},
-		{"it exists, and a watch will show it", read(present, nil, 20), ownerDecision{known: true, again: errNotShown}},
-		{"the server does not answer", read(unverified, down, 8), ownerDecision{again: down}},
-		{"it does not answer for long", read(unverified, down, 9), ownerDecision{warn: down, again: down}},
-		{"its kind is unknown", read(unresolvable, down, 0), ownerDecision{known: true, again: down}},
-		{"its kind is unknown for long", read(unresolvable, down, 9), ownerDecision{known: true, warn: down, again: down}},
-		{"it has a namespace, and the object none", read(unresolvable, nil, 0), ownerDecision{known: true, warn: errNamespaced}},
+		{"nobody states it", ownerSnapshot{busy: true}, ownerDecision{dropped: true}, 0},
+		{"others of its kind are read", ownerSnapshot{stated: true, busy: true, failures: 20}, ownerDecision{waits: true}, 0},
+		{"it is gone", read(notFound, nil, 0), ownerDecision{known: true}, 0},
+		{"it exists, and a watch will show it", read(present, nil, 20), ownerDecision{known: true, again: errNotShown}, 0},
+		{"the server does not answer", read(unverified, down, 8), ownerDecision{again: down}, 0},
+		{"it does not answer for long", read(unverified, down, 9), ownerDecision{warn: down, again: down}, 0},
+		{"its path is unknown", read(unresolvable, down, 0), ownerDecision{known: true, again: down}, 0},
+		{"its path is unknown for long", read(unresolvable, down, 9), ownerDecision{known: true, warn: down, again: down}, 0},
+		{"its kind is unknown", read(unresolvable, strange, 0), ownerDecision{known: true}, 10 * time.Second},
+		{"its kind is still unknown", read(unresolvable, strange, 1), ownerDecision{known: true, warn: strange}, 20 * time.Second},
+		{"its kind is unknown for long", read(unresolvable, strange, 9), ownerDecision{known: true, warn: strange}, 1000 * time.Second},
+		{"it has a namespace, and the object none", read(unresolvable, nil, 0), ownerDecision{known: true, warn: errNamespaced}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got, p := planOwner(now, c.s); got != c.want || !p.Empty() || p.Requeue != 0 {
+			if got, p := planOwner(now, c.s); got != c.want || !p.Empty() || p.Requeue != c.after {
 				t.Errorf("decided %+v, want %+v; planned %+v", got, c.want, p)
 			}
 		})

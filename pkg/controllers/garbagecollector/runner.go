@@ -174,6 +174,9 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	}
 	r.term.synced.Insert(k.GroupKind())
 	r.term.release(k.GroupKind())
+	for _, c := range r.term.graph.unknownOwners(k.GroupKind()) {
+		r.term.verifyOwner(c)
+	}
 	for n := range r.term.graph.all() {
 		if all && n.kind != k && n.kind.same(k) {
 			r.term.gone(n, false)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -426,6 +427,51 @@ func TestOwnersOfAKindThatAppears(t *testing.T) {
 			})
 		})
 	}
+}
+
+// appearing is a mapper that knows widgets when they are served.
+type appearing struct {
+	builtIns
+	served atomic.Bool
+	asked  atomic.Int64 // in vain
+}
+
+func (a *appearing) Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
+	if kind == widgetKind.GroupVersionKind && !a.served.Load() {
+		a.asked.Add(1)
+		return client.Mapping{}, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+	return a.builtIns.Mapping(ctx, kind)
+}
+
+// GC-34: a tenant may name thousands of owners of kinds that do not exist. Each is looked up ever more rarely, but at once when its kind is
+// watched.
+func TestOwnersOfAnUnknownKind(t *testing.T) {
+	run(t, func(b *bench) {
+		widgets := client.Mapping{GroupVersionKind: widgetKind.GroupVersionKind, Resource: widgetKind.resource, Namespaced: true}
+		m := &appearing{builtIns: builtIns{widgets}}
+		b.mapper = m
+		b.see(b.putOwned("web", widgetKind, "w"))
+		time.Sleep(time.Hour)
+		if n := m.asked.Load(); n < 8 || n > 11 {
+			b.Errorf("it was looked up %d times", n)
+		}
+		if n := len(b.events.Events); n != 1 {
+			b.Errorf("%d events", n)
+		}
+		m.served.Store(true)
+		b.mu.Lock()
+		b.term.kinds[widgets.GroupVersionResource()] = widgetKind
+		b.mu.Unlock()
+		b.listed(widgets.GroupVersionResource(), true)
+		time.Sleep(time.Second)
+		if live := b.server.live(); !slices.Contains(live, "Widget w") {
+			b.Errorf("read: %q", live)
+		}
+		if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+	})
 }
 
 // asks has the watches, and lists of namespaces, ask the server.

@@ -37,12 +37,18 @@ func (c statedOwner) groupVersionKind() schema.GroupVersionKind {
 // observeOwner reads an owner live, if it is its turn. It gives back the turn before it returns, and changes nothing
 // else.
 func (r *runner) observeOwner(
-	ctx context.Context, req reconcile.TypedRequest[statedOwner, struct{}],
-) (o reconcile.Observation[ownerSnapshot, struct{}], _ error) {
+	ctx context.Context, req reconcile.TypedRequest[statedOwner, ownerMemory],
+) (o reconcile.Observation[ownerSnapshot, ownerMemory], _ error) {
 	s := ownerSnapshot{owner: req.Key, failures: req.Failures}
+	if o.Memory = req.Memory; req.Memory != nil {
+		s.unknown = req.Memory.unknown
+	}
 	if s.stated, s.busy = r.beginRead(req.Key); s.stated && !s.busy {
 		defer r.endRead(req.Key)
 		s.state, s.err = r.look(ctx, req.Key)
+		if o.Memory = nil; s.kindUnknown() {
+			o.Memory = &ownerMemory{s.unknown + 1}
+		}
 	}
 	o.Exists, o.Snapshot = true, s
 	return o, nil

@@ -57,8 +57,11 @@ func (k *caches) groupWatches() []reconcile.Watch {
 // scheduling finds the Workload and the PodGroup of a Job; nil while pods are not scheduled as groups.
 func (k *caches) scheduling(j *batchv1.Job) *scheduling {
 	g := k.groups
-	if g == nil || g.workloads.Missing() || g.podGroups.Missing() || !mayGroup(j) {
+	switch {
+	case g == nil || !mayGroup(j):
 		return nil
+	case g.workloads.Missing() || g.podGroups.Missing():
+		return &scheduling{Unserved: true}
 	}
 	workload, name := g.workloadOf(j)
 	group := podGroupName(j.UID, name, groupTemplate(j, workload))

@@ -111,7 +111,7 @@ func managePods(now time.Time, s view) plan.Plan {
 	p := plan.Plan{Why: fmt.Sprintf("%d pods run, %d have succeeded", len(s.active), s.totalSucceeded(s.Job))}
 	switch {
 	case missing > 0 && s.group.lacking != "":
-		p.Why = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking)
+		p.Why, p.Requeue = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking), s.group.again
 	case missing > 0:
 		p = createMissing(now, s, missing)
 	}

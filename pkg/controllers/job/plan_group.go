@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,19 +29,32 @@ type scheduling struct {
 	PodGroup *schedulingv1beta1.PodGroup // the Job's own; nil if there is none
 	// Somebody else's object has the name that the Job's own would have.
 	WorkloadTaken, PodGroupTaken bool
+	// The API server does not serve such objects, perhaps for a moment: one of several may be older.
+	Unserved bool
 }
+
+// servedAgain is when a Job looks again that needs a PodGroup, while the API server serves none.
+const servedAgain = time.Minute
 
 // grouping is what a Job has to do so that its pods are scheduled as a group.
 type grouping struct {
 	name    string      // of the PodGroup that new pods belong to; empty for none
 	steps   []plan.Step // that make the Workload and the PodGroup, or change their size
 	lacking string      // why there can be no pods yet; empty if there can
+	again   time.Duration
 }
 
 // planGroup decides what becomes of the Workload and the PodGroup of a Job. Both are made before the first pod, so
 // that whatever a pod names exists.
 func planGroup(s view) (g grouping) {
-	if !joinsGroup(s) {
+	switch {
+	case s.Scheduling != nil && s.Scheduling.Unserved:
+		if needsGroup(s) {
+			g.lacks(s.Job, failedPodGroup, "the API server does not serve Workloads and PodGroups")
+			g.again = servedAgain
+		}
+		return g
+	case !joinsGroup(s):
 		return g
 	}
 	workload, have := g.findWorkload(s), s.Scheduling.PodGroup
@@ -59,26 +73,38 @@ func joinsGroup(s view) bool {
 	if s.Scheduling == nil || !mayGroup(s.Job) {
 		return false
 	}
-	grouped := func(p *corev1.Pod) bool { return p.Spec.SchedulingGroup != nil }
-	ungrouped := func(p *corev1.Pod) bool { return !grouped(p) }
+	ungrouped := func(p *corev1.Pod) bool { return !inPodGroup(p) }
 	have := s.Scheduling.PodGroup != nil
 	switch {
 	case len(s.active) > 0 && have: // a PodGroup is of no use to pods that run without it
-		return slices.ContainsFunc(s.active, grouped)
+		return slices.ContainsFunc(s.active, inPodGroup)
 	case len(s.active) > 0:
 		return !slices.ContainsFunc(s.active, ungrouped)
 	case have:
 		return true
 	}
-	asked := s.Job.Spec.Scheduling != nil || delegated(s.Job)
-	return asked || len(s.mine) == 0 && s.totalSucceeded(s.Job) == 0 && s.totalFailed() == 0
+	return asksForGroup(s.Job) || len(s.mine) == 0 && s.totalSucceeded(s.Job) == 0 && s.totalFailed() == 0
 }
+
+// needsGroup reports whether the Job can have no pods without a PodGroup.
+func needsGroup(s view) bool {
+	if len(s.active) > 0 {
+		return slices.ContainsFunc(s.active, inPodGroup)
+	}
+	return asksForGroup(s.Job)
+}
+
+// inPodGroup reports whether a pod belongs to a PodGroup.
+func inPodGroup(p *corev1.Pod) bool { return p.Spec.SchedulingGroup != nil }
+
+// asksForGroup reports whether the Job says that its pods are scheduled as a group.
+func asksForGroup(j *batchv1.Job) bool { return j.Spec.Scheduling != nil || delegated(j) }
 
 // mayGroup reports whether the Job is one for whose pods this controller makes a PodGroup. One that somebody else
 // controls must ask for it.
 func mayGroup(j *batchv1.Job) bool {
 	return j.Spec.Template.Spec.SchedulingGroup == nil &&
-		(j.Spec.Scheduling != nil || delegated(j) || metav1.GetControllerOfNoCopy(j) == nil)
+		(asksForGroup(j) || metav1.GetControllerOfNoCopy(j) == nil)
 }
 
 // delegated reports whether the Job makes a PodGroup from somebody else's Workload.

@@ -41,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.workloads = c.Enabled("GenericWorkload")
+	k.workloads = c.Enabled("GenericWorkload") && !c.Enabled("DRAWorkloadResourceClaims")
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
 	pods := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{

@@ -27,7 +27,7 @@ type caches struct {
 	byTemplate informers.IndexedStore[*corev1.Pod] // the same pods, by the templates that they name
 	claims     informers.OwnedStore[*resourcev1.ResourceClaim]
 	templates  informers.Store[*resourcev1.ResourceClaimTemplate]
-	workloads  bool // the gate GenericWorkload is on
+	workloads  bool // pods of PodGroups have claims of their own
 }
 
 // keysIn returns names in a namespace as an index has them.

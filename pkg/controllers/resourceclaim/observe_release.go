@@ -119,6 +119,7 @@ func (k *caches) proveClaim(o claimObservation, proof reconcile.Proof) claimObse
 		}
 		delete(s.Unread, uid)
 		s.Over[uid] = found == nil || found.UID != uid
+		s.Unseen = s.Unseen || !s.Over[uid]
 	}
 	return o
 }
@@ -130,7 +131,22 @@ func (k *caches) claimsByClaim(before, after plan.Object) []plan.Key {
 	if c == nil {
 		return []plan.Key{plan.KeyOf(before)}
 	}
+	was, _ := before.(*resourcev1.ResourceClaim)
+	if was != nil && was.ResourceVersion != c.ResourceVersion && sameUse(was, c) {
+		return nil
+	}
 	return k.due(c)
+}
+
+// sameUse reports whether a change of a claim concerns neither who uses it nor its devices. To find out what is due
+// costs as much as the claim has users, and its drivers and owners may change it often.
+func sameUse(was, is *resourcev1.ResourceClaim) bool {
+	const entry = resourcev1.PodResourceClaimAnnotation
+	return was.UID == is.UID && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+		(was.Status.Allocation == nil) == (is.Status.Allocation == nil) &&
+		slices.Equal(was.Status.ReservedFor, is.Status.ReservedFor) &&
+		slices.Equal(was.Finalizers, is.Finalizers) && was.Annotations[entry] == is.Annotations[entry] &&
+		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is))
 }
 
 // due returns the key of a claim if something may be to release or to reserve.

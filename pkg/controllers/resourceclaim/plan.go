@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// lookAgain is when a pod is looked at again whose recorded claim exists, although the cache lacks it.
+	// lookAgain is when a pod or a claim is looked at again that names what exists, although the cache lacks it.
 	lookAgain = 10 * time.Second
 	// templateWait is how long a template may be missing before an event tells of it: a template and a pod that are
 	// created together come by two watches.
@@ -28,10 +28,11 @@ const (
 // snapshot is a pod and what there is of the claims that it wants from templates. Observe fills it, and planClaims
 // reads it. The objects belong to shared caches.
 type snapshot struct {
-	Pod       *corev1.Pod
-	Entries   []entry
-	Missing   map[string]missing // see memory
-	Workloads bool               // the gate GenericWorkload is on
+	Pod     *corev1.Pod
+	Entries []entry
+	Missing map[string]missing // see memory
+	// Workloads: pods of PodGroups have claims of their own. They have not where the PodGroup may have the claims.
+	Workloads bool
 }
 
 // entry is an entry of a pod's spec that names a template.
@@ -80,7 +81,7 @@ func planClaims(now time.Time, s snapshot) (decision, plan.Plan) {
 	case podutil.Finished(s.Pod): // MEND-31
 		return d, plan.Plan{Why: "the pod has ended, and needs no claims"}
 	case s.Pod.Spec.SchedulingGroup != nil && !s.Workloads: // RC-160
-		return d, plan.Plan{Why: "the pod belongs to a PodGroup, and the gate GenericWorkload is off"}
+		return d, plan.Plan{Why: "pods of PodGroups get no claims with these feature gates"}
 	}
 	var p plan.Plan
 	var create plan.Each

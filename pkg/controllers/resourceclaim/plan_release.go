@@ -25,6 +25,8 @@ type claimed struct {
 	OwnerGone bool
 	// Unread are pods that the cache lacks, or shows with another uid: whether they exist has to be read live.
 	Unread map[types.UID]plan.Key
+	// Unseen: a pod exists that the cache lacks. Its end may cause no event.
+	Unseen bool
 	// Waiting are pods on nodes that use the claim and have not reserved it, by name (RC-127).
 	Waiting []resourcev1.ResourceClaimConsumerReference
 }
@@ -78,6 +80,9 @@ func planRelease(_ time.Time, s claimed) plan.Plan {
 	}
 	if len(why) == 0 {
 		note("nothing is to be released")
+	}
+	if s.Unseen {
+		p.Requeue = lookAgain
 	}
 	p.Why = strings.Join(why, "; ")
 	return p

@@ -76,7 +76,9 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	}
 	s.findSlices(k.slices.By(driver))
 	s.findUses(k.claims.By(driver))
-	s.findRules(slices.Collect(k.rules.All()))
+	if !s.WithoutRules { // the cache still has those of when the API was served
+		s.findRules(slices.Collect(k.rules.All()))
+	}
 	return o, nil
 }
 

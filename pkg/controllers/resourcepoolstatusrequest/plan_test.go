@@ -136,6 +136,9 @@ y 1 on node: 1 slices, 0 devices, 0 allocated, 0 unavailable, 0 available`},
 		{"RPS-7 no counters", newRequest(), all(gpu(func(s *resourcev1.ResourceSlice) { s.Spec.SharedCounters = nil })), wrong +
 			"3 devices, 0 allocated, 0 unavailable, 3 available; PartitionTypeMissing: pool gpu.example.com/p declares " +
 			"partitionTypeAttribute but publishes no sharedCounters"},
+		{"RPS-7 no counters, and one is used", newRequest(), all(gpu(func(s *resourcev1.ResourceSlice) { s.Spec.SharedCounters = nil }),
+			newClaim("x", "p", "full")), wrong + "3 devices, 1 allocated, 0 unavailable, 2 available; PartitionTypeMissing: pool " +
+			"gpu.example.com/p declares partitionTypeAttribute but publishes no sharedCounters"},
 		{"RPS-7 devices of a type differ", newRequest(), all(gpu(has("x", attribute("profile", "Full"), costs("gpu-0", "memory", "1Gi")))),
 			wrong + "4 devices, 0 allocated, 0 unavailable, 4 available; PartitionCostMismatch: devices of partition type \"Full\" in pool " +
 				"gpu.example.com/p consume different counters"},

@@ -50,7 +50,7 @@ func (p *pool) partitions(byDefault *string) ([]resourcev1alpha3.PartitionTypeSt
 	}
 	free := p.counters()
 	switch {
-	case len(groups) > 0 && len(free) == 0:
+	case len(groups) > 0 && !p.publishesCounters():
 		return nil, validationError("PartitionTypeMissing", fmt.Sprintf(
 			"pool %s/%s declares partitionTypeAttribute but publishes no sharedCounters", p.driver, p.name))
 	case len(groups) > mostEntries:
@@ -89,6 +89,13 @@ func costOf(d device) map[counter]resource.Quantity {
 		}
 	}
 	return cost
+}
+
+// publishesCounters reports whether devices of the pool share counters.
+func (p *pool) publishesCounters() bool {
+	return slices.ContainsFunc(p.slices, func(s *resourcev1.ResourceSlice) bool {
+		return len(s.Spec.SharedCounters) > 0
+	})
 }
 
 // counters are what the devices in use leave of the shared counters.

@@ -54,6 +54,23 @@ func TestLongLabels(t *testing.T) { // ST-61, ST-63
 	}
 }
 
+// Pods of which one half is in conflict with nobody, and each of the other half with all others of it.
+func TestCostsOfConflicts(t *testing.T) { // ST-63
+	var uses []use
+	for i := range 5000 {
+		uses = append(uses, use{Pod: newPod(fmt.Sprint("a", i)), Label: labelOf(options("", "", "", "s0"))},
+			use{Pod: newPod(fmt.Sprint("b", i)), Label: labelOf(options("", fmt.Sprint("r", i), "", "s0"))})
+	}
+	took := costs.CPU(func() {
+		if n := len(conflictsOf(snapshot{Uses: uses, Mountable: true})); n != 5000*mostConflicts {
+			t.Errorf("%d conflicts", n)
+		}
+	})
+	if took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
 // manyVolumes is a pod with so many volumes that others may have, too, and each is a key.
 func manyVolumes(n int, source func(i int) corev1.VolumeSource) *corev1.Pod {
 	p := newPod("many")

@@ -2,6 +2,7 @@ package selinuxwarning
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -181,10 +182,17 @@ type groups struct {
 	property string
 	values   []string // sorted
 	of       map[string][]use
+	against  map[string]*against // by the value, as far as it was looked for
+}
+
+// against are the values with which one is in conflict: thousands of pods may have that one.
+type against struct {
+	found []string
+	next  int // the first of the values that was not compared yet
 }
 
 func groupsOf(property string, uses []use) groups {
-	g := groups{property: property, of: map[string][]use{}}
+	g := groups{property: property, of: map[string][]use{}, against: map[string]*against{}}
 	for _, u := range uses {
 		value := u.value(property)
 		if _, known := g.of[value]; !known {
@@ -199,10 +207,7 @@ func groupsOf(property string, uses []use) groups {
 // conflicts returns those of a pod: those that are given, and then others, up to a bound.
 func (g groups) conflicts(u use, found []conflict) []conflict {
 	was := setOf(found)
-	for _, value := range g.values {
-		if !differ(g.property, u.value(g.property), value) {
-			continue
-		}
+	for value := range g.inConflict(u.value(g.property)) {
 		for _, other := range g.of[value] {
 			if len(found) >= mostConflicts {
 				return found
@@ -213,6 +218,28 @@ func (g groups) conflicts(u use, found []conflict) []conflict {
 		}
 	}
 	return found
+}
+
+// inConflict are the values with which one is in conflict. Each two are compared once.
+func (g groups) inConflict(value string) iter.Seq[string] {
+	a := g.against[value]
+	if a == nil {
+		a = &against{}
+		g.against[value] = a
+	}
+	return func(yield func(string) bool) {
+		for i := 0; ; i++ {
+			for i == len(a.found) && a.next < len(g.values) {
+				if other := g.values[a.next]; differ(g.property, value, other) {
+					a.found = append(a.found, other)
+				}
+				a.next++
+			}
+			if i == len(a.found) || !yield(a.found[i]) {
+				return
+			}
+		}
+	}
 }
 
 // reported returns the conflicts that were reported and still are, by the pod.
