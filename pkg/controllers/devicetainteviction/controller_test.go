@@ -503,6 +503,20 @@ func TestDTE8MEND33Metrics(t *testing.T) {
 	})
 }
 
+// DTE-7: a preview is written once, so whoever counts for it waits for all caches.
+func TestPreviewsWaitForAllCaches(t *testing.T) {
+	k := newTestCaches(t)
+	waits := map[string]bool{}
+	for _, w := range k.statuses().Watches {
+		waits[w.Kind.Kind] = true
+	}
+	for _, kind := range []string{"DeviceTaintRule", "ResourceClaim", "ResourceSlice", "Pod"} {
+		if !waits[kind] {
+			t.Errorf("it does not wait for each %s", kind)
+		}
+	}
+}
+
 // A gate switches it off, and another one its obedience to rules.
 func TestREG43Gates(t *testing.T) {
 	entry := New(Options{})

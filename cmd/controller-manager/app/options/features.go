@@ -27,6 +27,7 @@ const oldestEmulated = "1.34"
 var obeyed = []string{
 	"APIServerIdentity", "AllAlpha", "AllBeta", "ClusterTrustBundle", "ComponentFlagz", "ComponentStatusz",
 	"CompositePodGroup", "DRADeviceTaintRules", "DRADeviceTaints", "DRAExtendedResource", "DRAResourcePoolStatus",
+	"DRAWorkloadResourceClaims",
 	"DeploymentReplicaSetTerminatingReplicas", "GenericWorkload", "HPAConfigurableTolerance", "HPAScaleToZero",
 	"InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet", "PersistentVolumeClaimUnusedSinceTime",
 	"PodCertificateRequest", "PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison",
