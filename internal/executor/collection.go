@@ -49,8 +49,8 @@ func refused(err error) bool {
 		!apierrors.IsUnauthorized(err)
 }
 
-// mostRefusals is how many deletions in a row are refused before it counts as the answer for all: a right is missing,
-// or a webhook refuses the kind.
+// mostRefusals is how many deletions, or creations, in a row are refused before it counts as the answer for all: a
+// right is missing, a webhook refuses the kind, or a quota is used up.
 const mostRefusals = 20
 
 // listTimeout bounds the list of a page.

@@ -10,7 +10,8 @@
 //     [MethodFor] derives from declared rights which of them a controller may use. No difference, no request.
 //     [Mapping.Difference] and [Mapping.Applied] make the bodies of patches.
 //
-// Built-in kinds travel as the configuration says (protobuf by default) and are changed by strategic merge patches.
+// Built-in kinds travel as the configuration says (protobuf by default) and are changed by strategic merge patches, or
+// by JSON merge patches where these would cost the API server too much, see [Mapping.Difference].
 // Custom resources, and the kinds of aggregated API servers, travel as JSON and are changed by JSON merge patches.
 //
 // Errors of requests are those of k8s.io/apimachinery/pkg/api/errors, unwrapped. No method changes an object that it is

@@ -60,13 +60,24 @@ func (m Mapping) Difference(before, after plan.Object, o WriteOptions) (Patch, e
 func (m Mapping) patchOf(from, to map[string]any, long bool) (types.PatchType, map[string]any, error) {
 	if long || !m.BuiltIn {
 		patch := mergeDifference(from, to)
-		// A cached object may lack parts of lists that are not metadata.
-		if _, metadata := patch["metadata"]; !m.BuiltIn || metadata && len(patch) == 1 {
+		if !m.BuiltIn || onlyLongLists(patch) {
 			return types.MergePatchType, patch, nil
 		}
 	}
 	patch, err := strategicDifference(m.GroupVersionKind, from, to)
 	return types.StrategicMergePatchType, patch, err
+}
+
+// onlyLongLists reports whether a JSON merge patch changes nothing but finalizers and owners. A cached object may lack
+// parts of others.
+func onlyLongLists(patch map[string]any) bool {
+	metadata, _ := patch["metadata"].(map[string]any)
+	for key := range metadata {
+		if key != "finalizers" && key != "ownerReferences" {
+			return false
+		}
+	}
+	return len(patch) == 1 && len(metadata) > 0
 }
 
 // longList is the length from which lists are replaced whole: to merge a strategic merge patch into a list, an API

@@ -358,6 +358,7 @@ func TestPatchTypes(t *testing.T) {
 		"a label":             {long, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, strategic},
 		"a finalizer of many": {long, func(p *corev1.Pod) { p.Finalizers[0] = "g" }, merge},
 		"an owner of many":    {long, func(p *corev1.Pod) { p.OwnerReferences[0].Name = "g" }, merge},
+		"a label as well":     {long, func(p *corev1.Pod) { p.Finalizers, p.Labels = nil, map[string]string{"a": "b"} }, strategic},
 		"the status as well": {long, func(p *corev1.Pod) {
 			p.Finalizers, p.Status.Conditions = nil, []corev1.PodCondition{{Type: "A"}}
 		}, strategic},

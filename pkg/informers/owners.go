@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -63,11 +62,9 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 		return nil
 	}
 	for _, owner := range o.In(orphan.GetNamespace()) {
-		if selectors.Rejects(o.Selector(owner), orphan.GetLabels()) {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(o.Selector(owner))
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
+		// What is not rejected matches, unless no server would have accepted the selector. To parse it may cost much.
+		s := o.Selector(owner)
+		if !selectors.Rejects(s, orphan.GetLabels()) && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
 			keys = append(keys, plan.KeyOf(owner))
 		}
 	}

@@ -2,15 +2,37 @@ package informers
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// A handler does not parse the selectors of all in a namespace, which may be large.
+func TestCostsOfOrphans(t *testing.T) {
+	var values []string
+	for i := range 20_000 {
+		values = append(values, fmt.Sprint("v", i))
+	}
+	s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	s.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "k", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+	all := slices.Repeat([]*appsv1.ReplicaSet{s}, 500)
+	owners := Owners[*appsv1.ReplicaSet]{Kind: "ReplicaSet", In: func(string) []*appsv1.ReplicaSet { return all },
+		Selector: func(s *appsv1.ReplicaSet) *metav1.LabelSelector { return s.Spec.Selector }}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"app": "web"}}}
+	var keys []plan.Key
+	if took := costs.CPU(func() { keys = owners.Enqueues(nil, p) }); took > 50*time.Millisecond || len(keys) != 500 {
+		t.Errorf("%d keys in %v", len(keys), took)
+	}
+}
 
 func TestOwnersEnqueues(t *testing.T) {
 	set := func(name string, uid types.UID, app string) *appsv1.ReplicaSet {

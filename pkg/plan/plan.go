@@ -162,7 +162,8 @@ type DeleteCollection struct {
 }
 
 // Each runs sequences of steps that do not stop one another: a failure ends its own sequence only. The step as a whole
-// fails when one of them did.
+// fails when one of them did. Of many sequences that begin with a Create, the rest is left to the next try when 20 in a
+// row are refused.
 type Each struct{ Sequences [][]Step }
 
 // RecordEvent records an event about an object without writing to it. It never fails.

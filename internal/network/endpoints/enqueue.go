@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -45,28 +46,20 @@ func changes(a, b *corev1.Pod) bool {
 }
 
 // union returns the services of both lists, each once.
-func union(a, b []*corev1.Service) []*corev1.Service {
-	for _, s := range b {
-		if !slices.Contains(a, s) {
-			a = append(a, s)
-		}
-	}
-	return a
-}
+func union(a, b []*corev1.Service) []*corev1.Service { return append(a, notIn(a, b)...) }
 
 // inOne are the services that are in one list only.
-func inOne(a, b []*corev1.Service) (one []*corev1.Service) {
-	for _, s := range a {
-		if !slices.Contains(b, s) {
-			one = append(one, s)
-		}
-	}
+func inOne(a, b []*corev1.Service) []*corev1.Service { return append(notIn(b, a), notIn(a, b)...) }
+
+// notIn are the services of b that are not in a. Thousands of services may select one pod.
+func notIn(a, b []*corev1.Service) (others []*corev1.Service) {
+	in := sets.New(a...)
 	for _, s := range b {
-		if !slices.Contains(a, s) {
-			one = append(one, s)
+		if !in.Has(s) {
+			others = append(others, s)
 		}
 	}
-	return one
+	return others
 }
 
 // keysOf returns the keys of services.

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,7 +93,7 @@ func (s *setEligibility) eligibility(n *corev1.Node) eligibility {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text = s.appendClass(s.text[:0], n)
+	s.text = shortened(s.appendClass(s.text[:0], n))
 	e, ok := s.known[string(s.text)]
 	if !ok {
 		if len(s.known) >= mostClasses {
@@ -103,6 +104,18 @@ func (s *setEligibility) eligibility(n *corev1.Node) eligibility {
 		s.known[string(s.text)] = e
 	}
 	return e
+}
+
+// longestClass is the longest class that is remembered as it is. A DaemonSet may ask for thousands of labels.
+const longestClass = 256
+
+// shortened returns a text, or what stands for one that is too long.
+func shortened(class []byte) []byte {
+	if len(class) <= longestClass {
+		return class
+	}
+	sum := sha256.Sum256(class)
+	return sum[:]
 }
 
 // reads reports whether one of the labels counts.

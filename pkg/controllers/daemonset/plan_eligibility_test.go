@@ -138,6 +138,29 @@ func TestRememberedEligibility(t *testing.T) {
 	})
 }
 
+// A DaemonSet may ask for thousands of labels: of each node little is remembered.
+func TestManyLabelsTakeLittleMemory(t *testing.T) {
+	var all []corev1.NodeSelectorRequirement
+	for i := range 10_000 {
+		all = append(all, requirement(fmt.Sprint("l", i), "Exists"))
+	}
+	d, cached := agent(requires(all...)), newEligibilityCache(false, nil)
+	for i := range 10 {
+		if got := cached.of(d).eligibility(worker(fmt.Sprint("n", i), label("l1", fmt.Sprint(i%5)))); got != eligible {
+			t.Errorf("%q", got)
+		}
+	}
+	known := cached.of(d).known
+	if len(known) != 5 {
+		t.Errorf("%d classes", len(known))
+	}
+	for class := range known {
+		if len(class) > longestClass {
+			t.Errorf("a class of %d bytes", len(class))
+		}
+	}
+}
+
 // drawDaemonSet draws a DaemonSet that asks something of nodes.
 func drawDaemonSet(t *rapid.T) *appsv1.DaemonSet {
 	asks := []edit{

@@ -114,7 +114,7 @@ func (g *graph) checkReference(n *node, ref metav1.OwnerReference, tell bool, e 
 	}
 	c := g.statedBy(n, ref)
 	s, known := g.owners[ref.UID].statement(c)
-	if s.by[n] = struct{}{}; !known {
+	if s.by[n] = struct{}{}; !known || s.ownerState == unresolvable { // its dependents are told why they stay
 		e.verify = append(e.verify, c)
 	}
 }

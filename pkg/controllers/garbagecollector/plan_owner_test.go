@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // GC-19, GC-20, GC-33 to GC-35, GC-69: what a live read of an owner leads to.
@@ -55,6 +57,11 @@ func TestOwnersThatAreNotReadAreNotForgotten(t *testing.T) {
 		if err := b.commitOwner(ownerSnapshot{owner: c, stated: true, busy: true}, ownerDecision{waits: true}); err != nil ||
 			len(k.turns) != 0 {
 			t.Errorf("it waits: %v, %v", k.turns, err)
+		}
+		nobodys := statedOwner{apiVersion: "example.com/v1", kind: "Widget", namespace: "shop", name: "w", uid: "w"}
+		o, err := b.observeOwner(b.Context(), reconcile.TypedRequest[statedOwner, ownerMemory]{Key: nobodys, Memory: &ownerMemory{7}})
+		if err != nil || o.Memory != nil {
+			t.Errorf("an owner that nobody states is remembered: %v, %v", o.Memory, err)
 		}
 	})
 }

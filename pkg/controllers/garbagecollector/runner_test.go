@@ -459,6 +459,16 @@ func TestOwnersOfAnUnknownKind(t *testing.T) {
 		if n := len(b.events.Events); n != 1 {
 			b.Errorf("%d events", n)
 		}
+		b.see(b.putOwned("late", widgetKind, "w"))
+		time.Sleep(time.Second)
+		if _, ok := b.records.Get(plan.Key{Namespace: "shop", Name: "ConfigMap:late"}); !ok || len(b.events.Events) != 2 {
+			b.Errorf("a late dependent is not told why it stays: %d events", len(b.events.Events))
+		}
+		gone := b.putOwned("gone", widgetKind, "x")
+		b.see(gone)
+		time.Sleep(time.Minute)
+		b.OnDelete(configMaps, gone)
+		time.Sleep(time.Hour)
 		m.served.Store(true)
 		b.mu.Lock()
 		b.term.kinds[widgets.GroupVersionResource()] = widgetKind

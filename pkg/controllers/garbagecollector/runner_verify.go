@@ -40,15 +40,18 @@ func (r *runner) observeOwner(
 	ctx context.Context, req reconcile.TypedRequest[statedOwner, ownerMemory],
 ) (o reconcile.Observation[ownerSnapshot, ownerMemory], _ error) {
 	s := ownerSnapshot{owner: req.Key, failures: req.Failures}
-	if o.Memory = req.Memory; req.Memory != nil {
+	if req.Memory != nil {
 		s.unknown = req.Memory.unknown
 	}
 	if s.stated, s.busy = r.beginRead(req.Key); s.stated && !s.busy {
 		defer r.endRead(req.Key)
 		s.state, s.err = r.look(ctx, req.Key)
-		if o.Memory = nil; s.kindUnknown() {
+		if s.kindUnknown() {
 			o.Memory = &ownerMemory{s.unknown + 1}
 		}
+	}
+	if s.stated && s.busy {
+		o.Memory = req.Memory
 	}
 	o.Exists, o.Snapshot = true, s
 	return o, nil

@@ -112,6 +112,10 @@ func managePods(now time.Time, s view) plan.Plan {
 	switch {
 	case missing > 0 && s.group.lacking != "":
 		p.Why, p.Requeue = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking), s.group.again
+		if p.Requeue > 0 { // nothing else has said it
+			p.Steps = []plan.Step{plan.RecordEvent{Object: s.Job,
+				Event: plan.Event{Type: corev1.EventTypeWarning, Reason: failedPodGroup, Message: s.group.lacking}}}
+		}
 	case missing > 0:
 		p = createMissing(now, s, missing)
 	}

@@ -50,8 +50,7 @@ func planGroup(s view) (g grouping) {
 	switch {
 	case s.Scheduling != nil && s.Scheduling.Unserved:
 		if needsGroup(s) {
-			g.lacks(s.Job, failedPodGroup, "the API server does not serve Workloads and PodGroups")
-			g.again = servedAgain
+			g.lacking, g.again = "the API server does not serve Workloads and PodGroups", servedAgain
 		}
 		return g
 	case !joinsGroup(s):
@@ -86,12 +85,12 @@ func joinsGroup(s view) bool {
 	return asksForGroup(s.Job) || len(s.mine) == 0 && s.totalSucceeded(s.Job) == 0 && s.totalFailed() == 0
 }
 
-// needsGroup reports whether the Job can have no pods without a PodGroup.
+// needsGroup reports whether the Job can have no pods without a PodGroup. None has pods of both kinds.
 func needsGroup(s view) bool {
 	if len(s.active) > 0 {
 		return slices.ContainsFunc(s.active, inPodGroup)
 	}
-	return asksForGroup(s.Job)
+	return asksForGroup(s.Job) || slices.ContainsFunc(s.mine, inPodGroup)
 }
 
 // inPodGroup reports whether a pod belongs to a PodGroup.

@@ -79,6 +79,20 @@ func TestOrphanGetsItsConditionBeforeItIsDeleted(t *testing.T) {
 	})
 }
 
+// A pod that somebody's finalizer keeps on a node that is gone is no reason to list all nodes again and again.
+func TestPodsThatAreHeldCostNoLists(t *testing.T) {
+	held := pod("held", "on=gone")
+	held.Finalizers = []string{"example.com/hold"}
+	inBubble(t, defaults, append(cluster(30), held), func(t *testing.T, c collecting) {
+		sleep(2 * time.Minute)
+		before := strings.Count(c.requests("list"), "list")
+		sleep(20 * time.Minute)
+		if n := strings.Count(c.requests("list"), "list") - before; n != 0 {
+			t.Errorf("%d lists", n)
+		}
+	})
+}
+
 func TestNodeThatExistsKeepsItsPods(t *testing.T) {
 	t.Run("PGC-10: the cache lacks the node, the server has it", func(t *testing.T) {
 		inBubble(t, defaults, cluster(2), func(t *testing.T, c collecting) {

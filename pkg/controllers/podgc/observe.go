@@ -110,7 +110,7 @@ func (k *caches) observeOrphans(r reconcile.Request[memory], s *snapshot, m *mem
 			fmt.Sprintf("the previous leader has held them since %s", since.UTC().Format(time.RFC3339))}
 	case len(s.NodeCounts.Due) > 0:
 		s.Batch, s.Idle, s.Unread = k.batchOf(s.NodeCounts.Due)
-		if s.Compare = k.brake.Applies(s.NodeCounts.Known); !s.Compare {
+		if s.Compare = len(s.Batch) > 0 && k.brake.Applies(s.NodeCounts.Known); !s.Compare {
 			s.taken(m)
 		}
 	}

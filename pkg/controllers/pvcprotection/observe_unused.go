@@ -2,6 +2,7 @@ package pvcprotection
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,7 +64,16 @@ func (k *caches) unusedByPod(before, after plan.Object) (keys []plan.Key) {
 // unused returns the key of a claim whose condition differs. Whichever cache is the last to show why it does leads
 // here.
 func (k *caches) unused(namespace, name string) []plan.Key {
-	if c := k.claims.Get(namespace, name); c != nil && k.usageOf(c).differs() {
+	c := k.claims.Get(namespace, name)
+	if c == nil || !told(c) {
+		return nil
+	}
+	u := usage{Claim: c}
+	users := k.pods.Naming(namespace, name)
+	if i := slices.IndexFunc(users, func(p *corev1.Pod) bool { return names(p, c) }); i >= 0 { // thousands may name it
+		u.Pod = users[i].Name
+	}
+	if u.differs() {
 		return []plan.Key{plan.KeyOf(c)}
 	}
 	return nil

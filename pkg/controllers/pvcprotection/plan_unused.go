@@ -39,10 +39,15 @@ func conditionUnused(c *corev1.PersistentVolumeClaim) int {
 	})
 }
 
+// told reports whether the status of a claim tells whether pods use it.
+func told(c *corev1.PersistentVolumeClaim) bool {
+	return c.DeletionTimestamp == nil && c.Status.Phase == corev1.ClaimBound
+}
+
 // differs reports whether the claim should have the condition, which is bound and stays, and lacks it or has the
 // other one (SM-39).
 func (u usage) differs() bool {
-	if u.Claim.DeletionTimestamp != nil || u.Claim.Status.Phase != corev1.ClaimBound {
+	if !told(u.Claim) {
 		return false
 	}
 	at := conditionUnused(u.Claim)
