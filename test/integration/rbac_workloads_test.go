@@ -163,6 +163,20 @@ func (b *bench) workOfJobs() {
 		suspend("true")
 		b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
 	}
+	b.wait("the second event of a kind is counted", func() error {
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=sum"})
+		if err != nil {
+			return err
+		}
+		var all []string
+		for _, e := range list.Items {
+			all = append(all, fmt.Sprintf("%d %s: %s", e.Count, e.Reason, e.Message))
+			if e.Count > 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %q", all)
+	})
 }
 
 // workOfDaemonSets has pods and revisions of a DaemonSet adopted, created, changed and deleted.

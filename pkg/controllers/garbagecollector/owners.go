@@ -114,8 +114,13 @@ func (g *graph) checkReference(n *node, ref metav1.OwnerReference, tell bool, e 
 	}
 	c := g.statedBy(n, ref)
 	s, known := g.owners[ref.UID].statement(c)
-	if s.by[n] = struct{}{}; !known || s.ownerState == unresolvable { // its dependents are told why they stay
+	s.by[n] = struct{}{}
+	switch {
+	case !known:
 		e.verify = append(e.verify, c)
+	case s.ownerState == unresolvable && n.byUID == nil:
+		// People can read then why it stays. To look at many owners would cost much.
+		e.remove = append(e.remove, n)
 	}
 }
 

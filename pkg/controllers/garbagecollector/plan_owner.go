@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// unknownFirst is when an owner of an unknown kind is looked up again: for so long, discovery counts as current.
+	// unknownFirst is when an owner of an unknown kind is looked up again: discovery counts as current for 10 s.
 	// unknownMost is how rare that becomes (GC-34). When its kind is watched, an owner is looked up at once. So the
 	// thousands of such owners that a tenant may name cost little.
-	unknownFirst = 10 * time.Second
+	unknownFirst = 11 * time.Second
 	unknownMost  = 1000 * time.Second
 )
 

@@ -30,8 +30,8 @@ func TestPlanOwner(t *testing.T) {
 		{"it does not answer for long", read(unverified, down, 9), ownerDecision{warn: down, again: down}, 0},
 		{"its path is unknown", read(unresolvable, down, 0), ownerDecision{known: true, again: down}, 0},
 		{"its path is unknown for long", read(unresolvable, down, 9), ownerDecision{known: true, warn: down, again: down}, 0},
-		{"its kind is unknown", read(unresolvable, strange, 0), ownerDecision{known: true}, 10 * time.Second},
-		{"its kind is still unknown", read(unresolvable, strange, 1), ownerDecision{known: true, warn: strange}, 20 * time.Second},
+		{"its kind is unknown", read(unresolvable, strange, 0), ownerDecision{known: true}, 11 * time.Second},
+		{"its kind is still unknown", read(unresolvable, strange, 1), ownerDecision{known: true, warn: strange}, 22 * time.Second},
 		{"its kind is unknown for long", read(unresolvable, strange, 9), ownerDecision{known: true, warn: strange}, 1000 * time.Second},
 		{"it has a namespace, and the object none", read(unresolvable, nil, 0), ownerDecision{known: true, warn: errNamespaced}, 0},
 	} {
