@@ -88,7 +88,7 @@ func (s source) decides() bool {
 // what the names of files tell.
 var pureFolders = []string{
 	"internal/workloads", "internal/workloads/", "internal/network/", "internal/quota", "internal/credentials/", "internal/cowmap",
-	"internal/nodes", "internal/volumes",
+	"internal/nodes", "internal/volumes", "internal/truncate",
 }
 
 func pure(folder string) bool {
@@ -166,7 +166,7 @@ var layers = []string{
 		"internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/circuit internal/paging " +
 		"internal/apis internal/serving/reply internal/cowmap internal/nodes internal/volumes internal/clock internal/panics " +
-		"internal/list internal/gauge",
+		"internal/list internal/gauge internal/truncate",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

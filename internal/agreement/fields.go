@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -258,8 +259,5 @@ func shown(kind, path, value string) string {
 	if kind == "Secret" || strings.ContainsAny(value, "{}") && strings.Contains(path, "annotations") {
 		return hidden // an annotation may have a whole object in it
 	}
-	if len(value) > mostShown {
-		return strings.ToValidUTF8(value[:mostShown], "") + "..."
-	}
-	return value
+	return truncate.Text(value, mostShown)
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -26,21 +27,12 @@ func (w *Writing) record(about plan.Object, e plan.Event, name string, err error
 	if err != nil {
 		message = strings.ReplaceAll(message, "{error}", err.Error())
 	}
-	w.Events.Event(about, e.Type, e.Reason, clipped(message))
+	w.Events.Event(about, e.Type, e.Reason, truncate.Text(message, longestMessage))
 }
 
 // longestMessage is how many bytes of a message are recorded. Messages name what tenants have, and repeat what their
 // webhooks answer.
 const longestMessage = 1024
-
-// clipped cuts a message that is too long.
-func clipped(message string) string {
-	const rest = " ..."
-	if len(message) <= longestMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:longestMessage-len(rest)], "") + rest
-}
 
 // emitFailure records the event of a step about a write that has failed. Of a write that the server puts off it says
 // nothing: see RecordFailure.

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -172,40 +169,6 @@ func (w *Writing) step(s plan.Step) error {
 	}
 	return fmt.Errorf("unknown step %T", s)
 }
-
-// each carries out sequences. Of many that begin with a creation, the rest is left to the next try when some in a row
-// were refused: a pod may need thousands of claims that a quota does not allow. Each try begins elsewhere, so that
-// those that can never be made keep no others back.
-func (w *Writing) each(all [][]plan.Step) error {
-	creates := func(sequence []plan.Step) bool {
-		if len(sequence) == 0 {
-			return false
-		}
-		_, ok := sequence[0].(plan.Create)
-		return ok
-	}
-	if len(all) <= mostRefusals || !creates(all[0]) {
-		return inParallel(len(all), func(i int) error { return w.sequence(all[i]) })
-	}
-	first := rand.IntN(len(all))
-	var refusals atomic.Int64
-	return inParallel(len(all), func(i int) error {
-		if refusals.Load() >= mostRefusals {
-			return errManyRefusals
-		}
-		err := w.sequence(all[(first+i)%len(all)])
-		switch {
-		case err == nil:
-			refusals.Store(0)
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-			refusals.Add(1)
-		}
-		return err
-	})
-}
-
-// errManyRefusals says why a creation was not tried.
-var errManyRefusals = errors.New("left to the next try, as many creations before it were refused")
 
 // allow refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The
 // object, its status and its deletion are one write each, of which the deletion is the last.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,33 +97,6 @@ func TestRefusedReleases(t *testing.T) {
 		did := b.apply(owner, plan.Change{Old: p, New: orphan, Unowned: unowned})
 		if failed := did.Err != nil; failed != unowned {
 			t.Errorf("unowned %v: %v", unowned, did.Err)
-		}
-	}
-}
-
-// A quota is used up: of thousands of creations some are tried, each time others, and an event tells no more than people read.
-func TestManyRefusedCreations(t *testing.T) {
-	b := newBench(t)
-	var tried atomic.Int64
-	b.BeforeWrite(func(w clienttest.Write) error {
-		if tried.Add(1) > 100 {
-			return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(strings.Repeat("\u00e4", 4000)))
-		}
-		return nil
-	})
-	owner := put(b, newSet())
-	var each plan.Each
-	for i := range 5000 {
-		each.Sequences = append(each.Sequences, []plan.Step{plan.Create{Object: newPod(fmt.Sprint("p", i), owner),
-			Events: plan.Events{Failed: plan.Event{Type: "Warning", Reason: "FailedCreate", Message: "{error}"}}}})
-	}
-	did := b.apply(owner, each)
-	if n := tried.Load(); n < 100+mostRefusals || n > 100+mostRefusals+parallelWrites || did.Err == nil {
-		t.Errorf("%d tries, %v", n, did.Err)
-	}
-	for _, e := range b.recorded() {
-		if len(e) > longestMessage+100 || !utf8.ValidString(e) || !strings.HasSuffix(e, " ...") {
-			t.Errorf("an event of %d bytes: %.100q", len(e), e)
 		}
 	}
 }

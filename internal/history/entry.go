@@ -2,7 +2,6 @@ package history
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -327,9 +327,13 @@ func refOf(o plan.Object) Ref {
 // ownersOf names the owners of an object, the controlling one first. They are in its namespace, or in none.
 func ownersOf(o metav1.Object) (owners []Ref) {
 	for _, ref := range o.GetOwnerReferences() {
-		group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
-		owner := Ref{Group: cut(group, mostName), Kind: cut(ref.Kind, mostName), Namespace: o.GetNamespace(),
-			Name: cut(ref.Name, mostName), UID: types.UID(cut(string(ref.UID), mostName))} // they may be of any length
+		owner := Ref{ // of which each may be of any length
+			Group:     truncate.Text(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, mostName),
+			Kind:      truncate.Text(ref.Kind, mostName),
+			Namespace: o.GetNamespace(),
+			Name:      truncate.Text(ref.Name, mostName),
+			UID:       types.UID(truncate.Text(string(ref.UID), mostName)),
+		}
 		if ref.Controller != nil && *ref.Controller {
 			owners = slices.Insert(owners, 0, owner)
 		} else {
@@ -352,11 +356,4 @@ func errorOf(about Ref, err error) string {
 }
 
 // clip cuts a text that is too long.
-func clip(text string) string { return cut(text, mostText) }
-
-func cut(text string, most int) string {
-	if head := text[:min(len(text), most)]; head != text {
-		return strings.ToValidUTF8(head, "") + " ..."
-	}
-	return text
-}
+func clip(s string) string { return truncate.Text(s, mostText) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/standalone-kcm/controller-manager/internal/serving/reply"
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 )
 
 // handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing
@@ -155,12 +156,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, who user.Info
 const mostEchoed = 256
 
 // cut returns the beginning of a text that is too long to repeat.
-func cut(text string) string {
-	if len(text) <= mostEchoed {
-		return text
-	}
-	return strings.ToValidUTF8(text[:mostEchoed], "") + "..."
-}
+func cut(s string) string { return truncate.Text(s, mostEchoed) }
 
 // routes finds the handler of a path. Unlike http.ServeMux it takes paths as they are: what was authorized is what is
 // served.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -189,9 +190,4 @@ func kindOf(o plan.Object) string {
 }
 
 // clip cuts a text that is too long.
-func clip(text string) string {
-	if len(text) <= mostText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:mostText], "") + " ..."
-}
+func clip(s string) string { return truncate.Text(s, mostText) }

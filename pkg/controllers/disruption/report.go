@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -116,11 +116,8 @@ func statusOf(now time.Time, s snapshot, d disruptions) policyv1.PodDisruptionBu
 func failSafe(now time.Time, b *policyv1.PodDisruptionBudget, why string) policyv1.PodDisruptionBudgetStatus {
 	after := *b.Status.DeepCopy()
 	after.DisruptionsAllowed = 0
-	if len(why) > longestMessage {
-		why = strings.ToValidUTF8(why[:longestMessage], "")
-	}
-	setCondition(now, &after,
-		metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: why})
+	setCondition(now, &after, metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason,
+		Message: truncate.Text(why, longestMessage)})
 	return after
 }
 

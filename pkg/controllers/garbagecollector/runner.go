@@ -174,8 +174,10 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	}
 	r.term.synced.Insert(k.GroupKind())
 	r.term.release(k.GroupKind())
-	for _, c := range r.term.graph.unknownOwners(k.GroupKind()) {
-		r.term.verifyOwner(c)
+	if r.term.graph.complete { // at the start, hardly any owner was looked up yet, and dozens of kinds are listed
+		for _, c := range r.term.graph.unknownOwners(k.GroupKind()) {
+			r.term.verifyOwner(c)
+		}
 	}
 	for n := range r.term.graph.all() {
 		if all && n.kind != k && n.kind.same(k) {

@@ -111,10 +111,9 @@ func managePods(now time.Time, s view) plan.Plan {
 	p := plan.Plan{Why: fmt.Sprintf("%d pods run, %d have succeeded", len(s.active), s.totalSucceeded(s.Job))}
 	switch {
 	case missing > 0 && s.group.lacking != "":
-		p.Why, p.Requeue = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking), s.group.again
-		if p.Requeue > 0 { // nothing else has said it
-			p.Steps = []plan.Step{plan.RecordEvent{Object: s.Job,
-				Event: plan.Event{Type: corev1.EventTypeWarning, Reason: failedPodGroup, Message: s.group.lacking}}}
+		p.Why = fmt.Sprintf("%d pods are missing, but %s", missing, s.group.lacking)
+		if s.group.unserved {
+			p.Steps, p.Requeue = []plan.Step{warning(s.Job, failedPodGroup, s.group.lacking)}, servedAgain
 		}
 	case missing > 0:
 		p = createMissing(now, s, missing)

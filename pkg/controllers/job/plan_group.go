@@ -41,7 +41,8 @@ type grouping struct {
 	name    string      // of the PodGroup that new pods belong to; empty for none
 	steps   []plan.Step // that make the Workload and the PodGroup, or change their size
 	lacking string      // why there can be no pods yet; empty if there can
-	again   time.Duration
+	// unserved: it is because the API server does not serve such objects. A Job that lacks no pod does not mind.
+	unserved bool
 }
 
 // planGroup decides what becomes of the Workload and the PodGroup of a Job. Both are made before the first pod, so
@@ -50,7 +51,7 @@ func planGroup(s view) (g grouping) {
 	switch {
 	case s.Scheduling != nil && s.Scheduling.Unserved:
 		if needsGroup(s) {
-			g.lacking, g.again = "the API server does not serve Workloads and PodGroups", servedAgain
+			g.lacking, g.unserved = "the API server does not serve Workloads and PodGroups", true
 		}
 		return g
 	case !joinsGroup(s):
@@ -180,8 +181,12 @@ func (g *grouping) resize(have, after plan.Object, policy *schedulingv1beta1.Pod
 // lacks notes why there can be no pods yet, and has an event say so.
 func (g *grouping) lacks(j *batchv1.Job, reason, why string) {
 	g.lacking = why
-	g.steps = append(g.steps, plan.RecordEvent{Object: j,
-		Event: plan.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: why}})
+	g.steps = append(g.steps, warning(j, reason, why))
+}
+
+// warning records an event about a Job that lacks something.
+func warning(j *batchv1.Job, reason, why string) plan.Step {
+	return plan.RecordEvent{Object: j, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: why}}
 }
 
 // newWorkload is the Workload that says how the pods of a Job are scheduled: as its spec.scheduling says, and where

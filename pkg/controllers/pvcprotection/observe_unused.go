@@ -23,14 +23,13 @@ func (k *caches) observeUnused(_ context.Context,
 	return o, nil
 }
 
-// usageOf finds who uses a claim, by the cache.
+// usageOf finds a pod that uses a claim, by the cache: any of the thousands that may.
 func (k *caches) usageOf(c *corev1.PersistentVolumeClaim) usage {
 	refused, _ := k.refused.Get()
 	u := usage{Claim: c, Refused: refused}
-	for _, p := range k.pods.Naming(c.Namespace, c.Name) {
-		if names(p, c) && (u.Pod == "" || p.Name < u.Pod) {
-			u.Pod = p.Name
-		}
+	users := k.pods.Naming(c.Namespace, c.Name)
+	if i := slices.IndexFunc(users, func(p *corev1.Pod) bool { return names(p, c) }); i >= 0 {
+		u.Pod = users[i].Name
 	}
 	return u
 }
@@ -64,16 +63,7 @@ func (k *caches) unusedByPod(before, after plan.Object) (keys []plan.Key) {
 // unused returns the key of a claim whose condition differs. Whichever cache is the last to show why it does leads
 // here.
 func (k *caches) unused(namespace, name string) []plan.Key {
-	c := k.claims.Get(namespace, name)
-	if c == nil || !told(c) {
-		return nil
-	}
-	u := usage{Claim: c}
-	users := k.pods.Naming(namespace, name)
-	if i := slices.IndexFunc(users, func(p *corev1.Pod) bool { return names(p, c) }); i >= 0 { // thousands may name it
-		u.Pod = users[i].Name
-	}
-	if u.differs() {
+	if c := k.claims.Get(namespace, name); c != nil && reportsUse(c) && k.usageOf(c).differs() {
 		return []plan.Key{plan.KeyOf(c)}
 	}
 	return nil

@@ -39,15 +39,15 @@ func conditionUnused(c *corev1.PersistentVolumeClaim) int {
 	})
 }
 
-// told reports whether the status of a claim tells whether pods use it.
-func told(c *corev1.PersistentVolumeClaim) bool {
+// reportsUse reports whether the status of a claim tells whether pods use it.
+func reportsUse(c *corev1.PersistentVolumeClaim) bool {
 	return c.DeletionTimestamp == nil && c.Status.Phase == corev1.ClaimBound
 }
 
 // differs reports whether the claim should have the condition, which is bound and stays, and lacks it or has the
 // other one (SM-39).
 func (u usage) differs() bool {
-	if !told(u.Claim) {
+	if !reportsUse(u.Claim) {
 		return false
 	}
 	at := conditionUnused(u.Claim)

@@ -179,20 +179,20 @@ func conflictsOf(s snapshot) (all []conflict) {
 
 // groups are uses by the value of a property: only those of different values can be in conflict.
 type groups struct {
-	property string
-	values   []string // sorted
-	of       map[string][]use
-	against  map[string]*against // by the value, as far as it was looked for
+	property    string
+	values      []string // sorted
+	of          map[string][]use
+	conflicting map[string]*conflicting // by the value, as far as it was looked for
 }
 
-// against are the values with which one is in conflict: thousands of pods may have that one.
-type against struct {
+// conflicting are the values with which one is in conflict: thousands of pods may have that one.
+type conflicting struct {
 	found []string
 	next  int // the first of the values that was not compared yet
 }
 
 func groupsOf(property string, uses []use) groups {
-	g := groups{property: property, of: map[string][]use{}, against: map[string]*against{}}
+	g := groups{property: property, of: map[string][]use{}, conflicting: map[string]*conflicting{}}
 	for _, u := range uses {
 		value := u.value(property)
 		if _, known := g.of[value]; !known {
@@ -222,10 +222,10 @@ func (g groups) conflicts(u use, found []conflict) []conflict {
 
 // inConflict are the values with which one is in conflict. Each two are compared once.
 func (g groups) inConflict(value string) iter.Seq[string] {
-	a := g.against[value]
+	a := g.conflicting[value]
 	if a == nil {
-		a = &against{}
-		g.against[value] = a
+		a = &conflicting{}
+		g.conflicting[value] = a
 	}
 	return func(yield func(string) bool) {
 		for i := 0; ; i++ {

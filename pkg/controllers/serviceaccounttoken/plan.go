@@ -21,7 +21,11 @@ type snapshot struct {
 	Missing []string                      // data that the Secret lacks, or that are not those that belong there
 	Gone    string                        // the name of the Secret, if it was deleted
 	Account *corev1.ServiceAccount        // that the Secret names; nil if there is none
+	Unseen  bool                          // the cache lacks the account: its end may cause no event
 }
+
+// lookAgain is when a Secret is looked at again whose ServiceAccount exists, although the cache lacks it.
+const lookAgain = time.Minute
 
 // planSecret decides what becomes of a Secret.
 func planSecret(_ time.Time, s snapshot) plan.Plan {
@@ -44,14 +48,16 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 			Steps: []plan.Step{plan.Delete{Objects: []plan.Object{s.Secret}, CheckVersion: true, Why: why}},
 		}
 	}
-	missing := s.Missing
-	if len(missing) == 0 {
-		return plan.Plan{Why: "the Secret is complete"}
+	p, missing := plan.Plan{Why: "the Secret is complete"}, s.Missing
+	if s.Unseen {
+		p.Requeue = lookAgain
 	}
-	return plan.Plan{Why: "set in the Secret: " + strings.Join(missing, ", "), Steps: []plan.Step{
-		plan.Change{Old: s.Secret, New: annotated(s), Sign: missing,
-			Why: "the Secret lacks " + strings.Join(missing, ", ")},
-	}}
+	if len(missing) > 0 {
+		p.Why = "set in the Secret: " + strings.Join(missing, ", ")
+		p.Steps = []plan.Step{plan.Change{Old: s.Secret, New: annotated(s), Sign: missing,
+			Why: "the Secret lacks " + strings.Join(missing, ", ")}}
+	}
+	return p
 }
 
 // missingKeys returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in

@@ -21,6 +21,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -124,6 +125,27 @@ func TestPlan(t *testing.T) {
 				t.Errorf("the plan changes what was observed: %s", diff)
 			}
 		})
+	}
+}
+
+// TOK-12: an account that the cache lacks is there. As its end may cause no event, the Secret is looked at again.
+func TestUnseenAccounts(t *testing.T) {
+	for _, c := range []struct {
+		scene
+		live []plan.Object
+		want string
+		time.Duration
+	}{
+		{scene{Secret: secret(complete), Bundle: "CA"}, nil, "delete", 0},
+		{scene{Secret: secret(complete), Bundle: "CA"}, []plan.Object{account("a1")}, "", lookAgain},
+		{scene{Secret: secret(), Bundle: "CA"}, []plan.Object{account("a1")}, "ca.crt=CA namespace=shop token=T", lookAgain},
+		{scene{Secret: secret(complete), Bundle: "CA"}, []plan.Object{account("a2")}, "delete", 0},
+	} {
+		read := map[plan.Ref]reconcile.Reading{accountOf(c.Secret): {Objects: c.live}}
+		p := planSecret(epoch, prove(observation{Snapshot: c.snapshot()}, reconcile.Proof{Read: read}).Snapshot)
+		if got := c.done(p); got != c.want || p.Requeue != c.Duration {
+			t.Errorf("%s: %q, again in %v, want %q", p.Why, got, p.Requeue, c.want)
+		}
 	}
 }
 

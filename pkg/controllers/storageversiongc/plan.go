@@ -17,6 +17,9 @@ import (
 const (
 	identityLabel = "apiserver.kubernetes.io/identity" // of the Lease of an API server (SVG-1)
 	identity      = "kube-apiserver"
+
+	// lookAgain is when a StorageVersion is looked at again after a Lease was read that the cache lacks.
+	lookAgain = time.Minute
 )
 
 // snapshot is a StorageVersion that is not being deleted. Observe fills it, prove adds what was read live, and
@@ -57,7 +60,11 @@ func planEntries(now time.Time, s snapshot) plan.Plan {
 			p.Proof = append(p.Proof, leaseOf(id))
 			there, read = s.Live[id]
 		}
-		if unread = unread || !read; !there {
+		unread = unread || !read
+		switch {
+		case there: // its end may cause no event
+			p.Requeue = lookAgain
+		default:
 			gone = append(gone, id)
 		}
 	}

@@ -1,6 +1,7 @@
 package storageversiongc
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -105,8 +106,12 @@ func TestPlan(t *testing.T) {
 				}
 				asked = append(asked, ref.Name)
 			}
-			if p.Why == "" || p.Requeue != 0 || strings.Join(asked, " ") != c.proof {
-				t.Errorf("%q, again in %v, after %v", p.Why, p.Requeue, asked)
+			if p.Why == "" || strings.Join(asked, " ") != c.proof {
+				t.Errorf("%q, after %v", p.Why, asked)
+			}
+			// The end of a Lease that the cache lacks may cause no event.
+			if unseen := slices.Contains(slices.Collect(maps.Values(c.Live)), true); (p.Requeue == lookAgain) != unseen {
+				t.Errorf("%q, again in %v", p.Why, p.Requeue)
 			}
 			if got := written(t, p); got != c.want {
 				t.Errorf("%s: %s", p.Why, got)

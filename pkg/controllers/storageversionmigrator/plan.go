@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/truncate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -311,10 +311,4 @@ func refusal(r plan.Result) string {
 }
 
 // clipped is the beginning of a text that would be too long for a status.
-func clipped(text string) string {
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+func clipped(text string) string { return truncate.Text(text, 1024) }

@@ -183,7 +183,7 @@ func TestRemember(t *testing.T) {
 }
 
 func TestClipped(t *testing.T) {
-	if got := clipped(strings.Repeat("ü", 1000)); len(got) > 1027 || !strings.HasSuffix(got, "ü...") {
+	if got := clipped(strings.Repeat("ü", 1000)); len(got) > 1024 || !strings.HasSuffix(got, "ü ...") {
 		t.Error(len(got))
 	}
 	if got := clipped("short"); got != "short" {
