@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"regexp"
@@ -94,4 +95,40 @@ func declares(s source, name string) bool {
 		f, ok := d.(*ast.FuncDecl)
 		return ok && f.Name.Name == name
 	})
+}
+
+// Fields of objects have numbers of seconds that users choose. Their product with a second may wrap, so that what is to last for ever is
+// over at once: workloads.Seconds is what makes durations of them.
+func TestSecondsOfObjectsDoNotWrap(t *testing.T) {
+	readsObjects := regexp.MustCompile(`^(pkg/controllers|internal/(workloads|why|history|network|volumes|nodes))/`)
+	checked := 0
+	for _, s := range sources(t) {
+		if !readsObjects.MatchString(s.path) || s.isTest() || s.path == "internal/workloads/seconds.go" {
+			continue
+		}
+		checked++
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			product, ok := n.(*ast.BinaryExpr)
+			if !ok || product.Op != token.MUL || !isSelector(product.Y, "time", "Second") {
+				return true
+			}
+			if call, ok := product.X.(*ast.CallExpr); ok && isSelector(call.Fun, "time", "Duration") {
+				t.Errorf("%s: use workloads.Seconds", s.set.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+	if checked < 200 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
+// isSelector reports whether an expression is that name of that package.
+func isSelector(e ast.Expr, of, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == of
 }

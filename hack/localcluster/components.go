@@ -183,7 +183,7 @@ func (c *cluster) apiServerArgs(p ports, o options) []string {
 		args = append(args,
 			// The first as it is by default in the next release. The others, with these versions, are for controllers that are off by default.
 			"--feature-gates=StatefulSetRecreateStrategy=true,GenericWorkload=true,WorkloadWithJob=true,"+
-				"DRAResourcePoolStatus=true,DRAPartitionableDevicesType=true",
+				"DRAResourcePoolStatus=true,DRAPartitionableDevicesType=true,DRAWorkloadResourceClaims=true",
 			"--runtime-config=scheduling.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true")
 	}
 	args = append(args, "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true") // StorageVersions

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -46,7 +47,7 @@ func saw(o plan.Object) string {
 func deletionAsked(o metav1.Object) time.Time {
 	at := o.GetDeletionTimestamp().Time
 	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil {
-		at = at.Add(-time.Duration(*grace) * time.Second)
+		at = at.Add(-workloads.Seconds(*grace))
 	}
 	return at
 }

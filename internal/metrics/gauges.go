@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -102,7 +103,7 @@ func ofPresence() []*managed {
 					if c.Running {
 						running = 1
 					}
-					v.WithLabelValues(c.Alias, m.Component()).Add(running)
+					v.WithLabelValues(cmp.Or(c.Alias, c.Name), m.Component()).Add(running) // not all have an alias
 				}
 			}, "name", "manager"),
 	}

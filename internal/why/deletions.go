@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -73,7 +74,7 @@ func (w *world) held(ctx context.Context, o plan.Object, finalizer string, v *ve
 func deletedAt(o plan.Object) time.Time {
 	at := o.GetDeletionTimestamp().Time
 	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil {
-		return at.Add(-time.Duration(*grace) * time.Second)
+		return at.Add(-workloads.Seconds(*grace))
 	}
 	return at
 }

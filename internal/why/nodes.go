@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 func (w *world) node(ctx context.Context, n *corev1.Node) *verdict {
@@ -70,7 +70,7 @@ func (w *world) leader(ctx context.Context) *verdict {
 	if is != present || l.Spec.RenewTime == nil { // a manager may lead by another lease, or by none
 		return nil
 	}
-	lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
+	lasts := workloads.Seconds(ptr.Deref(l.Spec.LeaseDurationSeconds, 15))
 	if since := w.now.Sub(l.Spec.RenewTime.Time); since > lasts {
 		return fails(l, "NoLeader", "no controller manager has renewed it for %s",
 			short(since)).until("a controller manager runs")

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -121,7 +122,7 @@ func (w *world) expires(j *batchv1.Job, p PendingDeletion) (PendingDeletion, boo
 	}
 	for _, t := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
 		if c := jobCondition(j, t); c != nil {
-			lives := time.Duration(*j.Spec.TTLSecondsAfterFinished) * time.Second
+			lives := workloads.Seconds(*j.Spec.TTLSecondsAfterFinished)
 			p.At = &metav1.Time{Time: c.LastTransitionTime.Add(lives)}
 			p.Rule = fmt.Sprintf("ttlSecondsAfterFinished: it has finished, and lives %s longer", short(lives))
 			return p, true
@@ -170,7 +171,7 @@ func toleratedFor(p *corev1.Pod, t corev1.Taint) (lasts *time.Duration, tolerate
 		if own.TolerationSeconds == nil {
 			return nil, true
 		}
-		d := time.Duration(max(0, *own.TolerationSeconds)) * time.Second
+		d := max(0, workloads.Seconds(*own.TolerationSeconds))
 		if lasts == nil || d < *lasts {
 			lasts = &d
 		}

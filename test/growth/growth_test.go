@@ -22,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
+// Bounds are of CPU time on the machine on which they were set: they are multiplied by costs.Slowness.
 const (
 	// most is the CPU time that all controllers may take together over a change of an object of a megabyte.
 	most = 250 * time.Millisecond
@@ -177,19 +178,20 @@ func bound(name string) time.Duration {
 // things to do.
 func (w *world) growOne(name string, o apiserver.Object, s shape, bytes int, bound time.Duration) bool {
 	large := w.life(o, s, bytes)
-	if large.max() <= little && slices.Max(large.served[:]) <= little {
+	if large.max() <= w.slow.times(little) && slices.Max(large.served[:]) <= w.slow.times(little) {
 		return true
 	}
 	small := w.life(o, s, bytes/4)
 	for range 2 {
-		if large.within(small, bound) {
+		if large.within(small, bound, w.slow) {
 			break
 		}
+		w.slow = slowness(costs.Slowness()) // which may have changed since
 		small, large = small.better(w.life(o, s, bytes/4)), large.better(w.life(o, s, bytes))
 	}
-	if !large.within(small, bound) {
-		w.Errorf("%s: %d elements cost %v and the API server %v, a quarter of them %v and %v", name, large.n,
-			large.steps, large.served, small.steps, small.served)
+	if !large.within(small, bound, w.slow) {
+		w.Errorf("%s: %d elements cost %v and the API server %v, a quarter of them %v and %v, on a machine that is %.1f times as slow",
+			name, large.n, large.steps, large.served, small.steps, small.served, w.slow)
 		return false
 	}
 	w.Logf("%s: %d elements: %v, %v, a quarter of them: %v, %v", name, large.n, large.steps, large.served, small.steps, small.served)
@@ -206,14 +208,22 @@ type life struct {
 
 func (l life) max() time.Duration { return slices.Max(l.steps[:]) }
 
+// slowness is how many times as long as on the machine for which bounds were set everything takes.
+type slowness float64
+
+// times is a bound on this machine.
+func (s slowness) times(bound time.Duration) time.Duration {
+	return time.Duration(float64(s) * float64(bound))
+}
+
 // within reports whether the costs are bounded, beside those of an object of a quarter of the size.
-func (l life) within(small life, bound time.Duration) bool {
+func (l life) within(small life, bound time.Duration, slow slowness) bool {
 	for i, took := range l.steps {
-		if took > bound || took > 8*max(small.steps[i], 0)+little {
+		if took > slow.times(bound) || took > 8*max(small.steps[i], 0)+slow.times(little) {
 			return false
 		}
 	}
-	return slices.Max(l.served[:]) <= mostServed
+	return slices.Max(l.served[:]) <= slow.times(mostServed)
 }
 
 // better returns the least of each.
@@ -247,7 +257,7 @@ func blame(t *testing.T, f failure) (guilty []string) {
 	t.Helper()
 	for _, c := range registry(t) {
 		inWorld(t, manager.Options{Controllers: []manager.Controller{c}}, func(w *world) {
-			if l := w.life(f.object, f.shape, *size); l.max() > little {
+			if l := w.life(f.object, f.shape, *size); l.max() > w.slow.times(little) {
 				guilty = append(guilty, fmt.Sprintf("%s %v", c.Name, l.steps))
 			}
 		})

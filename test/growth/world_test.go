@@ -71,6 +71,7 @@ type world struct {
 	meter   *meter
 	manager *manager.Manager
 	tidied  int // how often
+	slow    slowness
 }
 
 // registry returns all controllers but some, with flags that let all of them run.
@@ -101,7 +102,7 @@ func inBubble(t *testing.T, test func(w *world)) {
 	klog.SetLogger(logr.Discard())
 	defer klog.ClearLogger()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: apiserver.New(1)}
+		w := &world{T: t, server: apiserver.New(1), slow: slowness(costs.Slowness())}
 		w.meter = &meter{next: &apiserver.Client{Server: w.server, Name: "manager"}}
 		for _, name := range []string{namespace, metav1.NamespacePublic} {
 			w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

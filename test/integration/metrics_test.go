@@ -77,7 +77,8 @@ var scraped = []metric{
 	{"MH-35", "informer_queued_items", "GAUGE", "group name resource version",
 		"group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
 	{"MH-35", "informer_processing_latency_seconds", "HISTOGRAM", "group name resource version", "resource=pods", ""},
-	{"MH-37", "running_managed_controllers", "GAUGE", "manager name", "manager=kube-controller-manager name=deployment", ""},
+	{"MH-37", "running_managed_controllers", "GAUGE", "manager name", "manager=kube-controller-manager name=deployment;" +
+		"manager=kube-controller-manager name=taint-eviction-controller", ""},
 	{"NL-60", "node_collector_evictions_total", "COUNTER", "zone", "zone=", ""},
 	{"NL-61", "node_collector_zone_health", "GAUGE", "zone", "zone=", ""},
 	{"NL-61", "node_collector_zone_size", "GAUGE", "zone", "zone=", ""},

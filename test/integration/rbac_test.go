@@ -94,7 +94,7 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 
 // since are the resources that servers have from a minor release on, in the version that the manager speaks (PGP-6, JOB-111, DTE-1).
 var since = map[int][]string{
-	37: {"workloads", "podgroups", "devicetaintrules", "devicetaintrules/status"},
+	37: {"workloads", "podgroups", "podgroups/status", "devicetaintrules", "devicetaintrules/status"},
 	38: {"compositepodgroups"},
 }
 

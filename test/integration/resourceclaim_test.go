@@ -8,10 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // oneGPU is what claims ask for.
@@ -92,12 +95,26 @@ func (b *bench) waitDevices(pod *corev1.Pod, entries ...string) (claims []*resou
 // reserve does what the scheduler does: a claim gets the finalizer, a device, and reservations.
 func (b *bench) reserve(name string, pods ...*corev1.Pod) {
 	b.Helper()
-	b.reserveDevice(name, resourcev1.DeviceRequestAllocationResult{Request: "gpu", Driver: "gpu.example.com", Pool: "pool", Device: "gpu-0"},
-		pods...)
+	b.reserveDevice(name, firstGPU(), pods...)
+}
+
+func firstGPU() resourcev1.DeviceRequestAllocationResult {
+	return resourcev1.DeviceRequestAllocationResult{Request: "gpu", Driver: "gpu.example.com", Pool: "pool", Device: "gpu-0"}
 }
 
 // reserveDevice does so with a device.
 func (b *bench) reserveDevice(name string, device resourcev1.DeviceRequestAllocationResult, pods ...*corev1.Pod) {
+	b.Helper()
+	var all []resourcev1.ResourceClaimConsumerReference
+	for _, p := range pods {
+		all = append(all, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+	}
+	b.reserveFor(name, device, all...)
+}
+
+// reserveFor does so for pods or others.
+func (b *bench) reserveFor(name string, device resourcev1.DeviceRequestAllocationResult,
+	consumers ...resourcev1.ResourceClaimConsumerReference) {
 	b.Helper()
 	b.wait(name+" is reserved", func() error {
 		c, err := b.getDeviceClaim(name)
@@ -112,10 +129,7 @@ func (b *bench) reserveDevice(name string, device resourcev1.DeviceRequestAlloca
 		}
 		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 			Results: []resourcev1.DeviceRequestAllocationResult{device}}}
-		for _, p := range pods {
-			c.Status.ReservedFor = append(c.Status.ReservedFor,
-				resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
-		}
+		c.Status.ReservedFor = append(c.Status.ReservedFor, consumers...)
 		_, err = b.Client.ResourceV1().ResourceClaims(b.ns).UpdateStatus(b.Context(), c, metav1.UpdateOptions{})
 		return err
 	})
@@ -204,10 +218,74 @@ func TestSharedDeviceClaims(t *testing.T) { // RC-127, RC-130 to RC-133, MEND-31
 	b.deviceClaimIs("gpu", "gone")
 }
 
+// Pods of a PodGroup share the claim of an entry that it has, too. It is reserved for the PodGroup, and goes with it.
+func TestDeviceClaimsOfPodGroups(t *testing.T) { // RC-160, RC-161
+	b := share(t)
+	if !serves(t, b.Cluster, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")) {
+		t.Skip("this API server has no PodGroups")
+	}
+	b.deviceTemplate("gpus")
+	b.lifeOfAGang("gpus")
+}
+
+// lifeOfAGang makes a PodGroup and two pods of it with an entry for the template, and deletes them.
+func (b *bench) lifeOfAGang(template string) {
+	b.Helper()
+	groups := b.Client.SchedulingV1beta1().PodGroups(b.ns)
+	gang := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}}
+	gang.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	gang.Spec.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "a", ResourceClaimTemplateName: &template}}
+	gang, err := groups.Create(b.Context(), gang, metav1.CreateOptions{})
+	if err != nil || len(gang.Spec.ResourceClaims) != 1 {
+		b.Fatal(gang.Spec.ResourceClaims, err)
+	}
+	var claim *resourcev1.ResourceClaim
+	b.wait("the PodGroup records its claim", func() error {
+		g, err := groups.Get(b.Context(), "gang", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(g.Status.ResourceClaimStatuses) != 1 {
+			return fmt.Errorf("its status has %v", g.Status.ResourceClaimStatuses)
+		}
+		claim, err = b.getDeviceClaim(*g.Status.ResourceClaimStatuses[0].ResourceClaimName)
+		return err
+	})
+	if !metav1.IsControlledBy(claim, gang) || !strings.HasPrefix(claim.Name, "gang-a-") {
+		b.Errorf("%+v", claim.ObjectMeta)
+	}
+	for _, name := range []string{"one", "two"} {
+		b.mounting(name, "x", func(p *corev1.Pod) {
+			p.Spec.Volumes, p.Spec.SchedulerName = nil, "nobody"
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &gang.Name}
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimTemplateName: &template}}
+		})
+		b.wait(name+" records the claim of its group", func() error {
+			p, err := b.Client.CoreV1().Pods(b.ns).Get(b.Context(), name, metav1.GetOptions{})
+			if err == nil && podutil.DeviceRecordsOf(p)["a"] != claim.Name {
+				err = fmt.Errorf("its status has %v", p.Status.ResourceClaimStatuses)
+			}
+			return err
+		})
+	}
+	b.reserveFor(claim.Name, firstGPU(), resourcev1.ResourceClaimConsumerReference{
+		APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "gang", UID: gang.UID})
+	b.removePod("one")
+	b.removePod("two")
+	b.deviceClaimIs(claim.Name, "[gang] true 1")
+	if err := groups.Delete(b.Context(), "gang", metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.deviceClaimIs(claim.Name, "gone") // by the garbage collector
+}
+
 // workOfDeviceClaims has claims made, recorded, read live, released and deleted.
 func (b *bench) workOfDeviceClaims() {
 	b.Helper()
 	b.deviceTemplate("gpus")
+	if serves(b.T, b.Cluster, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")) {
+		b.lifeOfAGang("gpus")
+	}
 	web := b.withDevices("web", "", "gpus")
 	claim := b.waitDevices(web, "a")[0]
 	b.reserve(claim.Name, web, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "no-such-uid"}})

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -14,11 +15,13 @@ import (
 // lag, and is the only one of that entry (RC-121, RC-122). It goes when its pod has ended, or with its namespace, and others never do
 // (RC-134, RC-135). A reservation of a pod goes when the pod has ended, for which nothing is excused, because it is proved live (RC-130);
 // one comes only for a pod that may run, or might within the lag (RC-127, MEND-31). Devices are given back, and the finalizer comes off,
-// when the claim is reserved for nobody (RC-131 to RC-133).
+// when the claim is reserved for nobody (RC-131 to RC-133). With PodGroups in the place of pods it is the same, which never end and may go
+// (RC-160, RC-161).
 func DevicesFollowPods() Oracle {
 	return Oracle{"S37", "claims for devices are made once, go with their pods, and are reserved for pods that may run",
 		func(j *judge) hooks {
-			d := &deviceJudge{judge: j, pods: map[types.UID]*corev1.Pod{}, over: map[types.UID]time.Time{},
+			d := &deviceJudge{judge: j, pods: map[types.UID]*corev1.Pod{}, groups: map[types.UID]*schedulingv1beta1.PodGroup{},
+				over: map[types.UID]time.Time{},
 				made: map[string]map[identity]time.Time{}}
 			return hooks{before: d.before, after: d.after}
 		}}
@@ -28,8 +31,10 @@ func DevicesFollowPods() Oracle {
 type deviceJudge struct {
 	*judge
 	pods map[types.UID]*corev1.Pod         // all, also those that are gone
-	over map[types.UID]time.Time           // since when pods need their claims no more
+	over map[types.UID]time.Time           // since when pods need their claims no more, and PodGroups are gone
 	made map[string]map[identity]time.Time // the claims of an entry of a pod that are not being deleted
+
+	groups map[types.UID]*schedulingv1beta1.PodGroup // all, also those that are gone
 }
 
 func (d *deviceJudge) before(r *revision) {
@@ -62,6 +67,8 @@ func (d *deviceJudge) creation(r *revision, c *resourcev1.ResourceClaim) {
 	entry := c.Annotations[resourcev1.PodResourceClaimAnnotation]
 	over, ended := d.over[ref.UID]
 	switch {
+	case ok && ref.Kind == PodGroup:
+		d.creationForGroup(r, c, ref, entry)
 	case !ok || ref.Kind != Pod || pod == nil || pod.Namespace != c.Namespace:
 		d.judges(false)
 		d.report(r, nil, "made for the pod %s with the uid %s, which never existed", ref.Name, ref.UID)
@@ -77,6 +84,25 @@ func (d *deviceJudge) creation(r *revision, c *resourcev1.ResourceClaim) {
 		d.report(r, d.of(pod), "the second claim for the entry %q of the pod", entry)
 	default:
 		d.judges(ended)
+	}
+}
+
+// creationForGroup does so where the claim is that of a PodGroup.
+func (d *deviceJudge) creationForGroup(r *revision, c *resourcev1.ResourceClaim, ref metav1.OwnerReference, entry string) {
+	group := d.groups[ref.UID]
+	over, gone := d.over[ref.UID]
+	has := func(e schedulingv1beta1.PodGroupResourceClaim) bool {
+		return e.Name == entry && e.ResourceClaimTemplateName != nil
+	}
+	switch d.judges(gone); {
+	case group == nil || group.Namespace != c.Namespace:
+		d.report(r, nil, "made for the PodGroup %s with the uid %s, which never existed", ref.Name, ref.UID)
+	case !slices.ContainsFunc(group.Spec.ResourceClaims, has):
+		d.report(r, nil, "made for the entry %q, which the PodGroup does not have", entry)
+	case gone && !d.recent(r, over, PodGroup):
+		d.report(r, nil, "made for a PodGroup that is gone")
+	case len(d.made[entryOf(c)]) > 0:
+		d.report(r, nil, "the second claim for the entry %q of the PodGroup", entry)
 	}
 }
 
@@ -114,6 +140,14 @@ func (d *deviceJudge) reservations(r *revision, old, c *resourcev1.ResourceClaim
 			d.report(r, nil, "reserved for the pod %s with the uid %s, which does not run", name, uid)
 		}
 	}
+	for _, reserved := range old.Status.ReservedFor {
+		if d.groups[reserved.UID] == nil || slices.Contains(c.Status.ReservedFor, reserved) {
+			continue
+		}
+		if d.judges(false); d.over[reserved.UID].IsZero() {
+			d.report(r, nil, "the reservation of the PodGroup %s goes, which is there", reserved.Name)
+		}
+	}
 	if old.Status.Allocation != nil && c.Status.Allocation == nil {
 		if d.judges(false); len(c.Status.ReservedFor) > 0 {
 			d.report(r, nil, "the devices are given back, and the claim is reserved")
@@ -147,6 +181,11 @@ func (d *deviceJudge) after(r *revision) {
 		d.pods[o.UID] = o
 		never := r.Type == Deleted || finished(o) || o.DeletionTimestamp != nil && o.Spec.NodeName == ""
 		if never && d.over[o.UID].IsZero() {
+			d.over[o.UID] = d.now
+		}
+	case *schedulingv1beta1.PodGroup:
+		d.groups[o.UID] = o
+		if r.Type == Deleted {
 			d.over[o.UID] = d.now
 		}
 	case *resourcev1.ResourceClaim:

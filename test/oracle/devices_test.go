@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,6 +23,22 @@ func TestDevicesFollowPods(t *testing.T) { // S37
 			ownedBy(c, Pod, pod)
 		}
 		return c
+	}
+	aGroup := func(s *scene) Object {
+		return s.User().Create(&schedulingv1beta1.PodGroup{ObjectMeta: named("g"), Spec: schedulingv1beta1.PodGroupSpec{
+			ResourceClaims: []schedulingv1beta1.PodGroupResourceClaim{{Name: "a", ResourceClaimTemplateName: &template}}}})
+	}
+	ofGroup := func(name, entry string, group Object) *resourcev1.ResourceClaim {
+		c := claim(name, entry, nil)
+		ownedBy(c, PodGroup, group)
+		return c
+	}
+	reserveFor := func(group Object) func(Object) {
+		return func(o Object) {
+			o.(*resourcev1.ResourceClaim).Status = resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{},
+				ReservedFor: []resourcev1.ResourceClaimConsumerReference{{APIGroup: "scheduling.k8s.io", Resource: "podgroups",
+					Name: group.GetName(), UID: group.GetUID()}}}
+		}
 	}
 	end := func(s *scene, pod Object) {
 		s.User().Edit(pod, func(o Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed })
@@ -52,6 +69,30 @@ func TestDevicesFollowPods(t *testing.T) { // S37
 		{name: "RC-121 a claim for a pod that never was", write: func(s *scene) {
 			s.Manager().Create(claim("c", "a", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "x"}}))
 		}, want: "never existed"},
+		{name: "RC-160 a PodGroup gets its claim, and keeps it", write: func(s *scene) {
+			g := aGroup(s)
+			c := s.Manager().Create(ofGroup("c", "a", g))
+			c = s.User().Edit(c, reserveFor(g))
+			s.User().Delete(g)
+			s.Manager().Edit(c, free)
+		}},
+		{name: "RC-160 a claim for a PodGroup that never was", write: func(s *scene) {
+			s.Manager().Create(ofGroup("c", "a", &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "g",
+				UID: "x"}}))
+		}, want: "never existed"},
+		{name: "RC-160 a claim for an entry that it does not have", write: func(s *scene) {
+			s.Manager().Create(ofGroup("c", "b", aGroup(s)))
+		}, want: "does not have"},
+		{name: "RC-160 two claims for one entry of it", write: func(s *scene) {
+			g := aGroup(s)
+			s.Manager().Create(ofGroup("c", "a", g))
+			s.Manager().Create(ofGroup("d", "a", g))
+		}, want: "the second claim"},
+		{name: "RC-161 its reservation goes, and it is there", write: func(s *scene) {
+			g := aGroup(s)
+			c := s.Manager().Create(ofGroup("c", "a", g))
+			s.Manager().Edit(s.User().Edit(c, reserveFor(g)), free)
+		}, want: "which is there"},
 		{name: "RC-121 a claim for nobody", write: func(s *scene) { s.Manager().Create(claim("c", "a", nil)) }, want: "never existed"},
 		{name: "RC-121 a claim for an entry without a template", write: func(s *scene) {
 			s.Manager().Create(claim("c", "b", aPod(s)))

@@ -334,8 +334,8 @@ var resourceClaimMutants = []Mutant{
 	},
 	{
 		Name: "a reservation goes because the cache lacks its pod",
-		Edits: []Edit{{deviceFolder + "observe_release.go", "case gone[uid], p != nil &&",
-			"case gone[uid], p == nil, p != nil &&"}},
+		Edits: []Edit{{deviceFolder + "observe_release.go", "case gone[uid], over, !mayExist(ref.Name):",
+			"case gone[uid], over, !seen, !mayExist(ref.Name):"}},
 		Script: withDevices +
 			"\n\t\t\tat 9s   fault m0 freeze pods for=60s\n\t\t\tat 10s  deviceclaim one\n\t\t\tat 11s  devicepod web entries=0 claim=one " +
 			"image=good:1",
@@ -371,8 +371,8 @@ var resourceClaimMutants = []Mutant{
 	},
 	{
 		Name: "a claim of a device that is deleted by hand is not made anew",
-		Edits: []Edit{{deviceFolder + "observe.go", "for _, c := range []*resourcev1.ResourceClaim{was, is} {",
-			"for _, c := range []*resourcev1.ResourceClaim{is} {"}},
+		Edits: []Edit{{deviceFolder + "observe.go", "for _, c := range changedOwner(before, after) {",
+			"for _, c := range changedOwner(nil, after) {"}},
 		Script: withDevices + "\n\t\t\tat 10s  devicepod web template=gpus entries=1 image=good:1 idle=true\n\t\t\tat 40s  devicelost web",
 		Oracle: SettledOracle,
 	},

@@ -127,7 +127,8 @@ func controllersFlag(runs func(controller string) bool) string {
 }
 
 // GatesFlag is the flag that opens the feature gates that are off by default and that controllers of entries need.
-const GatesFlag = "--feature-gates=DRAResourcePoolStatus=true,GenericWorkload=true,StorageVersionAPI=true,WorkloadWithJob=true"
+const GatesFlag = "--feature-gates=DRAResourcePoolStatus=true,DRAWorkloadResourceClaims=true,GenericWorkload=true," +
+	"StorageVersionAPI=true,WorkloadWithJob=true"
 
 // Scenario is a piece of work for a manager that ends in the same state each time.
 type Scenario struct {

@@ -118,8 +118,8 @@ var ttlMutants = []Mutant{
 	},
 	{
 		Name: "the time to live counts in minutes",
-		Edits: []Edit{{ttlPlan, "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second",
-			"time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Minute"}},
+		Edits: []Edit{{ttlPlan, "workloads.Seconds(*job.Spec.TTLSecondsAfterFinished)",
+			"60 * workloads.Seconds(*job.Spec.TTLSecondsAfterFinished)"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
 		Oracle: SettledOracle,
 	},

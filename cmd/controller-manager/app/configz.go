@@ -25,11 +25,16 @@ type configzGeneric struct {
 // configz returns what /configz shows: the part of a KubeControllerManagerConfiguration that this build obeys, with
 // the names that it has there, by which tools read it (MH-10). Each controller adds its section.
 func configz(c options.Config, registry []manager.Controller) map[string]any {
-	type shared struct{ UseServiceAccountCredentials bool }
+	type shared struct {
+		UseServiceAccountCredentials, AllocateNodeCIDRs bool
+		ClusterCIDR, CIDRAllocatorType                  string
+	}
 	z := map[string]any{
 		"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1",
-		"Generic":         configzOfGeneric(c),
-		"KubeCloudShared": shared{c.Manager.ServiceAccounts},
+		"Generic": configzOfGeneric(c),
+		"KubeCloudShared": shared{c.Manager.ServiceAccounts, c.Flags["allocate-node-cidrs"] == "true",
+			c.Flags["cluster-cidr"], c.Flags["cidr-allocator-type"]},
+		"ServiceController": struct{ ConcurrentServiceSyncs int32 }{}, // which is gone, and still shown
 	}
 	for _, entry := range registry {
 		if entry.Flags == nil {

@@ -226,7 +226,7 @@ func TestHandlers(t *testing.T) {
 	}
 	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset",
 		"--min-resync-period=1h",
-		"--concurrent-rc-syncs=7", "--concurrent-disruption-syncs=3")
+		"--concurrent-rc-syncs=7", "--concurrent-disruption-syncs=3", "--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8")
 	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz",
 		"/statusz",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/flags/v",
@@ -268,14 +268,24 @@ func TestHandlers(t *testing.T) {
 		}
 		PodGCController      struct{ TerminatedPodGCThreshold int }
 		DisruptionController struct{ ConcurrentDisruptionSyncs int }
+		KubeCloudShared      struct {
+			AllocateNodeCIDRs              bool
+			ClusterCIDR, CIDRAllocatorType string
+		}
+		ServiceController *struct{ ConcurrentServiceSyncs int }
 	}
 	if err := json.Unmarshal([]byte(body), &configz); err != nil {
 		t.Fatal(err)
 	}
 	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s " +
 		"{application/vnd.kubernetes.protobuf -1 0} {20s} " +
-		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500} {3}}]"
-	if got := fmt.Sprint("[", configz["kubecontrollermanager.config.k8s.io"], "]"); got != want {
+		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500} {3} {true 10.0.0.0/8 RangeAllocator} <nil>}]"
+	shown := configz["kubecontrollermanager.config.k8s.io"]
+	if shown.ServiceController == nil {
+		t.Error("MH-10: no section of the Service controller")
+	}
+	shown.ServiceController = nil
+	if got := fmt.Sprint("[", shown, "]"); got != want {
 		t.Errorf("MH-10: %s", got)
 	}
 

@@ -12,9 +12,12 @@ import (
 type DeviceRecords map[string]string
 
 // DeviceRecordsOf returns what the status of a pod records.
-func DeviceRecordsOf(p *corev1.Pod) DeviceRecords {
+func DeviceRecordsOf(p *corev1.Pod) DeviceRecords { return RecordsOf(p.Status.ResourceClaimStatuses) }
+
+// RecordsOf returns what statuses record. PodGroups have the same.
+func RecordsOf(statuses []corev1.PodResourceClaimStatus) DeviceRecords {
 	r := DeviceRecords{}
-	for _, s := range p.Status.ResourceClaimStatuses {
+	for _, s := range statuses {
 		r[s.Name] = ptr.Deref(s.ResourceClaimName, "")
 	}
 	return r

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -58,7 +59,7 @@ func availableIn(p *corev1.Pod, minReadySeconds int32, now time.Time) time.Durat
 	if since.IsZero() {
 		return -1
 	}
-	return max(0, since.Add(time.Duration(minReadySeconds)*time.Second).Sub(now))
+	return max(0, since.Add(workloads.Seconds(minReadySeconds)).Sub(now))
 }
 
 // Counts are the numbers that a set of pods adds to its owner's status.

@@ -34,7 +34,7 @@ type Config struct {
 func podFields() informers.PodFields {
 	return informers.PodFields{
 		Paths: []string{
-			"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase",
+			"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.reason",
 			"status.conditions",
 			"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
 			"status.containerStatuses.name", "status.containerStatuses.restartCount",

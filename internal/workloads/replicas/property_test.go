@@ -284,6 +284,17 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	})
 }
 
+// The event about pods that fail at once names the reason of the last one.
+func TestReasonsOfFailedPodsAreCached(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := podGen().Draw(t, "pod")
+		p.Status.Reason = "OutOfcpu"
+		if got := projected(t, p).(*corev1.Pod).Status.Reason; got != p.Status.Reason {
+			t.Fatalf("%q is kept", got)
+		}
+	})
+}
+
 // ownProjection is what the caches keep if there is no other controller.
 var ownProjection = sync.OnceValues(func() (informers.Projection, error) {
 	f := informers.NewFactory(nil, 0)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/volumes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -120,7 +121,7 @@ func (k *nodeController) nodeVolumes(
 
 // graceOf is how long a pod may take to end.
 func graceOf(p *corev1.Pod) time.Duration {
-	return time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
+	return workloads.Seconds(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30))
 }
 
 // statusOnlyVolumes returns the status-only volumes of a node: those that pods need, and those that it lists.

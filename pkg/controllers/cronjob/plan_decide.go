@@ -214,7 +214,7 @@ func (s snapshot) deadline() time.Duration {
 	if seconds == nil {
 		return oldest
 	}
-	return time.Duration(min(max(0, *seconds), int64(oldest/time.Second))) * time.Second
+	return min(max(0, workloads.Seconds(*seconds)), oldest)
 }
 
 // tooLate reports whether a time of the schedule is before the deadline (CJ-22, CJ-31).

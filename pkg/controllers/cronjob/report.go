@@ -56,7 +56,7 @@ func (s snapshot) when(c *batchv1.CronJob) plan.When {
 	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
 	switch {
 	case c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent,
-		ttl != nil && time.Duration(*ttl)*time.Second < shortLived:
+		ttl != nil && workloads.Seconds(*ttl) < shortLived:
 		return plan.Now()
 	case slices.ContainsFunc(c.Status.Active, starts):
 		return plan.NextTurn()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 const (
@@ -48,7 +49,7 @@ func (o *order) lifetime(longest time.Duration) time.Duration {
 	if o.Asked == nil {
 		return longest
 	}
-	switch asked := time.Duration(*o.Asked) * time.Second; {
+	switch asked := workloads.Seconds(*o.Asked); {
 	case asked > longest:
 		return longest
 	case asked < least:

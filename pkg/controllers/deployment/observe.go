@@ -47,7 +47,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, Counted: map[types.UID]counted{},
 		TerminatingUncounted: k.terminatingUncounted}
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
-	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
+	s.ReplicaSets = append(s.ReplicaSets, selected(d.Spec.Selector, k.sets.OrphansIn(d.Namespace))...)
 	for _, rs := range s.ReplicaSets {
 		if pods := markDeleted(k.pods.OwnedBy(rs.Namespace, rs.UID), k.tracker, r.Now); len(pods) > 0 {
 			s.Pods[rs.UID] = pods

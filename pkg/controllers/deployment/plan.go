@@ -47,7 +47,7 @@ func planRollout(now time.Time, s snapshot) (*rollout, plan.Plan) {
 // of it, which plan and report read. The objects belong to shared caches.
 type snapshot struct {
 	Deployment *appsv1.Deployment
-	// ReplicaSets are those controlled by the Deployment's uid and the orphans of its namespace. Others do no harm.
+	// ReplicaSets are those controlled by the Deployment's uid and the orphans that it selects. Others do no harm.
 	ReplicaSets []*appsv1.ReplicaSet
 	// Pods are those controlled by each of these ReplicaSets, by its uid: active, terminating and finished ones.
 	Pods map[types.UID][]*corev1.Pod

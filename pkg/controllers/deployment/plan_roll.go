@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -211,7 +212,7 @@ func (s *set) availableSince(now time.Time) []time.Time {
 	for _, p := range s.pods {
 		if podutil.Active(p) && podutil.Available(p, s.Spec.MinReadySeconds, now) {
 			ready := podutil.ReadyCondition(p).LastTransitionTime
-			times = append(times, ready.Add(time.Duration(s.Spec.MinReadySeconds)*time.Second))
+			times = append(times, ready.Add(workloads.Seconds(s.Spec.MinReadySeconds)))
 		}
 	}
 	return times

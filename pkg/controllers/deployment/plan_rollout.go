@@ -150,7 +150,7 @@ type counted struct {
 
 // countPods counts the pods of a ReplicaSet that match its selector.
 func countPods(rs *appsv1.ReplicaSet, pods []*corev1.Pod, now time.Time) counted {
-	mine := selected(rs, pods)
+	mine := selected(rs.Spec.Selector, pods)
 	return counted{mine, podutil.Count(mine, rs.Spec.MinReadySeconds, now)}
 }
 
@@ -162,20 +162,21 @@ func (s snapshot) count(rs *appsv1.ReplicaSet, now time.Time) counted {
 	return countPods(rs, s.Pods[rs.UID], now)
 }
 
-// selected returns the pods that match the ReplicaSet's selector: it will release the others.
-func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
-	if len(pods) == 0 {
+// selected returns the objects that a selector matches: the pods of a ReplicaSet, which will release the others, or the
+// ReplicaSets that a Deployment may adopt.
+func selected[T metav1.Object](by *metav1.LabelSelector, objects []T) []T {
+	if len(objects) == 0 {
 		return nil
 	}
-	selector, err := matcher(rs.Spec.Selector)
+	selector, err := matcher(by)
 	if err != nil {
 		return nil
 	}
-	strange := func(p *corev1.Pod) bool { return !selector.Matches(labels.Set(p.Labels)) }
-	if !slices.ContainsFunc(pods, strange) {
-		return pods
+	strange := func(o T) bool { return !selector.Matches(labels.Set(o.GetLabels())) }
+	if !slices.ContainsFunc(objects, strange) {
+		return objects
 	}
-	return slices.DeleteFunc(slices.Clone(pods), strange)
+	return slices.DeleteFunc(slices.Clone(objects), strange)
 }
 
 // matcher returns a function that reports whether the labels of objects match. It is asked for several times in each

@@ -149,6 +149,26 @@ func TestIgnoresCacheOrder(t *testing.T) {
 	})
 }
 
+// ReplicaSets that no owner controls and that the Deployment does not select change no decision: observe leaves them out.
+func TestOthersOrphansDoNotCount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		for i, rs := range s.ReplicaSets {
+			if rapid.IntRange(0, 2).Draw(t, fmt.Sprint("orphan", i)) == 0 {
+				s.ReplicaSets[i] = rs.DeepCopy()
+				s.ReplicaSets[i].OwnerReferences, s.ReplicaSets[i].Labels = nil, map[string]string{"app": "other"}
+			}
+		}
+		less, selects := s, selected(s.Deployment.Spec.Selector, s.ReplicaSets)
+		less.ReplicaSets = slices.DeleteFunc(slices.Clone(s.ReplicaSets), func(rs *appsv1.ReplicaSet) bool {
+			return metav1.GetControllerOf(rs) == nil && !slices.Contains(selects, rs)
+		})
+		_, all := planRollout(now, s)
+		_, few := planRollout(now, less)
+		plantest.Same(t, all, few)
+	})
+}
+
 // With what the caches keep if there is no other controller, it decides the same.
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	projected, err := managertest.Projection(New(Options{}))

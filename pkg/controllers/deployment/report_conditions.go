@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -59,7 +60,7 @@ func (r *rollout) deadline() (d time.Duration, timed bool) {
 	if seconds == nil || *seconds == math.MaxInt32 {
 		return 0, false
 	}
-	return time.Duration(*seconds) * time.Second, true
+	return workloads.Seconds(*seconds), true
 }
 
 // availability is the condition Available (DEP-67).

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -219,7 +220,7 @@ func toleration(all []resourcev1.DeviceToleration, t resourcev1.DeviceTaint) tim
 		if o.TolerationSeconds == nil || *o.TolerationSeconds > int64(never/time.Second) {
 			return never
 		}
-		shortest, matched = min(shortest, time.Duration(max(0, *o.TolerationSeconds))*time.Second), true
+		shortest, matched = min(shortest, max(0, workloads.Seconds(*o.TolerationSeconds))), true
 	}
 	if !matched {
 		return 0

@@ -77,7 +77,7 @@ func newCaches(f *informers.Factory) (*caches, error) {
 		},
 	})
 	workloads, err3 := scale.NewCaches(f, "spec.replicas", "spec.template.metadata.labels")
-	return &caches{budgets: budgets, pods: pods, workloads: workloads, large: largeBudget},
+	return &caches{budgets: budgets, pods: pods, workloads: workloads, large: largeBudget, most: mostRemembered},
 		errors.Join(err1, err2, err3)
 }
 

@@ -166,6 +166,21 @@ func TestDIS49ScalesAreRemembered(t *testing.T) {
 	failures(n + 4) // but no other failure
 }
 
+// Where a namespace has many pods and budgets, it is not remembered which pods each budget selects: that might be more than fits.
+func TestWhatIsRememberedOfBudgetsIsBounded(t *testing.T) {
+	three := set("web-a", 3)
+	b := newBench(t, web(), web(called("other")), three)
+	b.put(t, objects(podsOf(three, 3))...)
+	b.large = 1
+	for most, want := range map[int]bool{5: false, 6: true} {
+		b.most = most
+		o, err := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b})
+		if err != nil || o.Snapshot.Counts.Pods != 3 || (o.Memory.Selected != nil) != want {
+			t.Errorf("of %d pods at most: %+v, %v", most, o.Memory.Selected, err)
+		}
+	}
+}
+
 // What is counted of a disrupted pod is not older than what is seen of it, although its change has not been told yet: otherwise its
 // entry would go, and it would count as healthy, too.
 func TestDIS24NothingIsCountedTwice(t *testing.T) {

@@ -22,8 +22,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// largeBudget is how many pods have to be looked at for a budget of which it is remembered what they added up to.
-const largeBudget = 100
+const (
+	// largeBudget is how many pods have to be looked at for a budget of which it is remembered what they added up to.
+	largeBudget = 100
+	// mostRemembered is how many pods are remembered for the budgets of a namespace, each pod for each budget, which
+	// takes about 60 bytes. Where there might be more, all are counted each time: it takes longer, and no memory.
+	mostRemembered = 1 << 21
+)
 
 // caches are what the controller reads.
 type caches struct {
@@ -33,6 +38,7 @@ type caches struct {
 	mapper    mapper
 	verifier  client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
 	large     int           // pods that are looked at, from which on a budget counts as large
+	most      int           // see mostRemembered
 }
 
 // memory is what is remembered of a budget from one reconcile to the next: what was seen and said. Observe
@@ -85,7 +91,7 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 			after.Scales = of.read
 		}
 	}
-	if large {
+	if large && pods.Counts.Pods*k.budgets.CountIn(b.Namespace) <= k.most {
 		after.Selected = pods
 	}
 	return observation{Exists: true, Snapshot: s, Memory: after}, nil

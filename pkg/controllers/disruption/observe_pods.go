@@ -15,7 +15,7 @@ import (
 // podMemory is what is remembered of a pod from one reconcile to the next, so that an event about overlapping
 // budgets comes once.
 type podMemory struct {
-	Reported []string // the names of the budgets that an event has named
+	Reported uint64 // a hash of the names of the budgets that an event has named, of which there may be thousands
 }
 
 // observePod finds a pod and, if several budgets select it, their names.
@@ -34,7 +34,7 @@ func (k *caches) observePod(_ context.Context,
 			s.Budgets = append(s.Budgets, b.Name)
 		}
 		slices.Sort(s.Budgets)
-		o.Memory = &podMemory{s.Budgets}
+		o.Memory = &podMemory{hashOf(s.Budgets)}
 	}
 	o.Snapshot = s
 	return o, nil

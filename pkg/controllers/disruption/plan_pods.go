@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -19,12 +20,12 @@ const staleAfter = 2 * time.Minute
 type podSnapshot struct {
 	Pod      *corev1.Pod
 	Budgets  []string // the names of the budgets that select it, if there is more than one
-	Reported []string // those that an event has named already
+	Reported uint64   // the hash of those that an event has named already; zero for none
 }
 
 // planPod warns of budgets that overlap, and takes back that a pod is about to be disrupted when nothing came of it.
 func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
-	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Reported) {
+	if len(s.Budgets) > 1 && hashOf(s.Budgets) != s.Reported {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
 			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets",
 			Message: fmt.Sprintf(
@@ -52,6 +53,16 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	})
 	p.Why = "the pod was to be disrupted, and is still there"
 	return p
+}
+
+// hashOf returns a hash of names.
+func hashOf(names []string) uint64 {
+	h := fnv.New64a()
+	for _, name := range names {
+		_, _ = h.Write([]byte(name))
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum64()
 }
 
 // staleDisruption returns the index of a condition that says that a pod is about to be disrupted and may not be true

@@ -67,6 +67,7 @@ func TestSelectionsCountWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := crowded(t)
 		b.large = rapid.SampledFrom([]int{0, 3}).Draw(t, "large")
+		b.most = rapid.SampledFrom([]int{0, 4, mostRemembered}).Draw(t, "most")
 		var memory *memory
 		var untold []reconcile.Change
 		look := func(told []reconcile.Change, missed bool) snapshot {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -32,6 +33,7 @@ func TestLimits(t *testing.T) {
 	up := func(r *autoscalingv2.HPAScalingRules) edit { return by(behaving(r, nil)) }
 	down := func(r *autoscalingv2.HPAScalingRules) edit { return by(behaving(nil, r)) }
 	wide := by(between(1, 1000))
+	zero := []edit{toZero, by(between(0, 1000), conditioned(atZero, corev1.ConditionTrue))}
 	for _, c := range []struct {
 		name          string
 		current       int32
@@ -79,6 +81,9 @@ func TestLimits(t *testing.T) {
 		{"HPA-45 and some removed", 4, 100,
 			[]edit{wide, up(rulesWith(0, most, policy(pods, 3, minute))), scaledUp(time.Second, 2), scaledDown(30*time.Second, 1)}, 6, fits,
 			"True ScaleUpLimit"},
+		{"HPA-21 a share of no replicas is one", 0, 5, append(zero, up(rulesWith(0, most, policy(percent, 100, minute)))), 1, fits,
+			"True ScaleUpLimit"},
+		{"HPA-46 none up from zero", 0, 5, append(zero, up(rulesWith(0, no, policy(pods, 3, minute)))), 0, fits, "True ScaleUpLimit"},
 		{"HPA-45 a share, rounded up", 5, 100, []edit{wide, up(rulesWith(0, most, policy(percent, 50, minute)))}, 8, fits,
 			"True ScaleUpLimit"},
 		{"MEND-11 a share without a bound", 100, 1000, []edit{wide, up(rulesWith(0, most, policy(percent, math.MaxInt32, minute)))}, 1000,

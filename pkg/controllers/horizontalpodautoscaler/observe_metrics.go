@@ -23,6 +23,8 @@ import (
 	custommetrics "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 	externalmetrics "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	resourcemetrics "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 // reads are those of the metrics of one autoscaler, in one reconcile. Its methods fill the readings of the
@@ -148,7 +150,7 @@ func (k *reads) ofPods(ctx context.Context, m autoscalingv2.MetricIdentifier) (m
 				v := &l.Items[i]
 				window := defaultWindow
 				if v.WindowSeconds != nil {
-					window = time.Duration(*v.WindowSeconds) * time.Second
+					window = workloads.Seconds(*v.WindowSeconds)
 				}
 				byName[v.DescribedObject.Name] = sample{milli(v.Value), v.Timestamp.Time, window}
 			}

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +22,19 @@ import (
 type namespaces struct {
 	caches *caches
 
-	mu sync.Mutex
-	// views are by namespace. Each is of one period.
-	views map[string]*view
-	live  map[plan.Key]liveSelector // of autoscalers whose targets are not cached
+	mu   sync.Mutex
+	each map[string]*neighbors // by namespace
+}
+
+// neighbors are the autoscalers of one namespace. How large their selectors are is up to tenants, so that they are
+// parsed, and pods compared with them, under no lock that other namespaces or the handlers of events need.
+type neighbors struct {
+	looking sync.Mutex // held while all is found out anew
+
+	mu    sync.Mutex
+	view  *view
+	stale bool                    // all is to be found out anew
+	live  map[string]liveSelector // of targets that are not cached, by the name of the autoscaler
 }
 
 // liveSelector is the selector of a target that was read live, and the autoscaler that it was read for.
@@ -35,7 +45,19 @@ type liveSelector struct {
 
 // newNamespaces returns one that knows of no namespace.
 func newNamespaces(k *caches) *namespaces {
-	return &namespaces{caches: k, views: map[string]*view{}, live: map[plan.Key]liveSelector{}}
+	return &namespaces{caches: k, each: map[string]*neighbors{}}
+}
+
+// in returns the autoscalers of a namespace.
+func (n *namespaces) in(namespace string) *neighbors {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	of := n.each[namespace]
+	if of == nil {
+		of = &neighbors{live: map[string]liveSelector{}}
+		n.each[namespace] = of
+	}
+	return of
 }
 
 // view is what is known of the autoscalers of a namespace in one period.
@@ -45,6 +67,9 @@ type view struct {
 	pods     int            // that the namespace has
 	resource int            // autoscalers that need the resource metrics of pods
 	custom   map[string]int // how many need a custom metric of pods, by name
+
+	// parsed are the selectors, so that the next period needs to parse only what is new.
+	parsed map[*metav1.LabelSelector]labels.Selector
 
 	mu sync.RWMutex
 	// byLabel and broad find the targets that select a pod, without looking at all of them.
@@ -63,47 +88,55 @@ type targetSelector struct {
 
 // view returns what is known of a namespace.
 func (n *namespaces) view(now time.Time, namespace string) *view {
-	slot := n.caches.schedule.slot(now, namespace)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	v := n.views[namespace]
-	if v == nil || v.slot != slot {
-		v = n.look(namespace)
-		v.slot = slot
-		n.views[namespace] = v
+	of, slot := n.in(namespace), n.caches.schedule.slot(now, namespace)
+	of.looking.Lock()
+	defer of.looking.Unlock()
+	known, live, fresh := of.begin(slot)
+	if fresh {
+		return known
 	}
+	v := n.look(namespace, known, live)
+	v.slot = slot
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.view = v
 	return v
+}
+
+// begin returns what is known, and whether that will do for a period; else all is found out anew from now on.
+func (of *neighbors) begin(slot int64) (known *view, live map[string]liveSelector, fresh bool) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.view != nil && of.view.slot == slot && !of.stale {
+		return of.view, nil, true
+	}
+	of.stale = false
+	return of.view, maps.Clone(of.live), false
 }
 
 // look finds out anew what the autoscalers of a namespace have to do with one another.
-func (n *namespaces) look(namespace string) *view {
-	v := &view{custom: map[string]int{}, byLabel: map[label][]targetSelector{}, pods: n.caches.pods.CountIn(namespace)}
+func (n *namespaces) look(namespace string, known *view, live map[string]liveSelector) *view {
+	v := &view{custom: map[string]int{}, byLabel: map[label][]targetSelector{}, pods: n.caches.pods.CountIn(namespace),
+		parsed: map[*metav1.LabelSelector]labels.Selector{}}
 	for _, h := range n.caches.autoscalers.In(namespace) {
 		v.count(h)
-		if selector := n.selectorOf(h); selector != nil {
-			v.add(targetSelector{h.Name, selector})
+		of := n.caches.cachedSelector(h)
+		if last := live[h.Name]; of == nil && last.uid == h.UID {
+			of = last.selector
 		}
+		v.add(h.Name, of, known)
 	}
 	return v
 }
 
-// selectorOf returns the last known selector of an autoscaler's target, nil if none is known, or if it selects nothing.
-func (n *namespaces) selectorOf(h *autoscalingv2.HorizontalPodAutoscaler) labels.Selector {
+// cachedSelector returns the selector of an autoscaler's target, nil if that is not in the caches.
+func (k *caches) cachedSelector(h *autoscalingv2.HorizontalPodAutoscaler) *metav1.LabelSelector {
 	kind, err := targetKind(h)
 	if err != nil {
 		return nil
 	}
-	var of *metav1.LabelSelector
-	if t := n.caches.cachedTarget(h.Namespace, kind, h.Spec.ScaleTargetRef.Name); t != nil {
-		of = t.Selector
-	} else if known := n.live[plan.Key{Namespace: h.Namespace, Name: h.Name}]; known.uid == h.UID {
-		of = known.selector
-	}
-	selector, err := metav1.LabelSelectorAsSelector(of)
-	if err != nil || of == nil || selector.Empty() {
-		return nil
-	}
-	return selector
+	w, _ := k.workloads.Get(kind, h.Namespace, h.Spec.ScaleTargetRef.Name)
+	return w.Selector
 }
 
 // count notes which lists the autoscaler needs.
@@ -126,11 +159,27 @@ func (v *view) count(h *autoscalingv2.HorizontalPodAutoscaler) {
 	}
 }
 
-// add notes a selector under a label that it requires.
-func (v *view) add(c targetSelector) {
+// add notes the selector of an autoscaler's target under a label that it requires. A selector that selects nothing, or
+// that cannot be parsed, is left out. What was known may be nil.
+func (v *view) add(name string, of *metav1.LabelSelector, known *view) {
+	if of == nil {
+		return
+	}
+	var parsed labels.Selector
+	if known != nil {
+		parsed = known.parsed[of]
+	}
+	if parsed == nil {
+		var err error
+		if parsed, err = metav1.LabelSelectorAsSelector(of); err != nil || parsed.Empty() {
+			return
+		}
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	requirements, _ := c.selector.Requirements()
+	v.parsed[of] = parsed
+	c := targetSelector{name, parsed}
+	requirements, _ := parsed.Requirements()
 	for _, r := range requirements {
 		if r.Operator() != selection.In && r.Operator() != selection.Equals && r.Operator() != selection.DoubleEquals ||
 			r.Values().Len() != 1 {
@@ -174,39 +223,50 @@ func (v *view) ambiguous(of *autoscalingv2.HorizontalPodAutoscaler, pods []*core
 // notice that at first sight (HPA-16), so a selector that is new becomes part of what is known of the namespace; if
 // it has changed, all of that is found out anew.
 func (n *namespaces) remember(h *autoscalingv2.HorizontalPodAutoscaler, selector *metav1.LabelSelector) {
-	key := plan.Key{Namespace: h.Namespace, Name: h.Name}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	known, ok := n.live[key]
-	if ok && known.uid == h.UID && equality.Semantic.DeepEqual(known.selector, selector) {
-		return
+	of := n.in(h.Namespace)
+	of.looking.Lock()
+	defer of.looking.Unlock()
+	if v := of.remember(h, selector); v != nil {
+		v.add(h.Name, selector, nil)
 	}
-	n.live[key] = liveSelector{h.UID, selector}
-	v := n.views[h.Namespace]
-	switch {
-	case ok || v == nil:
-		delete(n.views, h.Namespace)
-	default:
-		if selects := n.selectorOf(h); selects != nil {
-			v.add(targetSelector{h.Name, selects})
-		}
+}
+
+// remember returns what is known of the namespace, if the selector is to become part of it.
+func (of *neighbors) remember(h *autoscalingv2.HorizontalPodAutoscaler, selector *metav1.LabelSelector) *view {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	last, ok := of.live[h.Name]
+	if ok && last.uid == h.UID && equality.Semantic.DeepEqual(last.selector, selector) {
+		return nil
 	}
+	of.live[h.Name] = liveSelector{h.UID, selector}
+	if of.stale = of.stale || ok; of.stale {
+		return nil
+	}
+	return of.view
 }
 
 // changed has all of a namespace found out anew. The evaluation of an autoscaler is to see those that have come since
 // its period began.
 func (n *namespaces) changed(namespace string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.views, namespace)
+	of := n.in(namespace)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.stale = true
 }
 
-// forget drops what is known of an autoscaler that is gone (HPA-10).
+// forget drops what is known of an autoscaler that is gone (HPA-10), and of a namespace whose last one it was.
 func (n *namespaces) forget(o plan.Object) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.live, plan.KeyOf(o))
-	delete(n.views, o.GetNamespace())
+	of := n.in(o.GetNamespace())
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.stale = true
+	delete(of.live, o.GetName())
+	if len(n.caches.autoscalers.In(o.GetNamespace())) == 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.each, o.GetNamespace())
+	}
 }
 
 // podsOfEach is how many pods a namespace may have for each autoscaler if all of them are listed at once.

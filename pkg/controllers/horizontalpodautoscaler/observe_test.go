@@ -304,6 +304,32 @@ func TestAmbiguousSelectors(t *testing.T) {
 	}
 }
 
+// How long it takes to find out what autoscalers have to do with one another is up to tenants: neither other namespaces nor the handlers
+// of events wait for it, and a selector is parsed once.
+func TestNamespacesDoNotWaitForOneAnother(t *testing.T) {
+	b := newBench(t, web(), deployment("web", 1), pod(0))
+	b.namespaces.in("other").looking.Lock()
+	first := b.namespaces.view(now, "shop")
+	b.namespaces.changed("other")
+	other := web()
+	other.Namespace = "other"
+	b.namespaces.forget(other)
+
+	second := b.namespaces.view(now.Add(15*time.Second), "shop")
+	if first == second || len(second.parsed) != 1 {
+		t.Fatalf("%v, then %v", first, second)
+	}
+	for of, selector := range second.parsed {
+		before, _ := first.parsed[of].Requirements()
+		if after, _ := selector.Requirements(); &before[0] != &after[0] {
+			t.Errorf("%s is parsed again", selector)
+		}
+	}
+	if len(b.namespaces.each) != 1 {
+		t.Errorf("%d namespaces are kept", len(b.namespaces.each))
+	}
+}
+
 // HPA-16: of two autoscalers of targets that are read live, the second one sees the first one in the same period, also after a change of
 // its selector.
 func TestAmbiguousSelectorsOfLiveTargets(t *testing.T) {

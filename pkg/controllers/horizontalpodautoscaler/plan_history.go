@@ -7,6 +7,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -102,5 +103,5 @@ func longestPeriod(r *autoscalingv2.HPAScalingRules) time.Duration {
 			longest = max(longest, p.PeriodSeconds)
 		}
 	}
-	return time.Duration(longest) * time.Second
+	return workloads.Seconds(longest)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 )
 
 // limited is what is left of a recommendation after stabilization and limits, and what the conditions say about that.
@@ -43,7 +45,7 @@ func window(r *autoscalingv2.HPAScalingRules, otherwise time.Duration) time.Dura
 	if r == nil || r.StabilizationWindowSeconds == nil {
 		return otherwise
 	}
-	return time.Duration(*r.StabilizationWindowSeconds) * time.Second
+	return workloads.Seconds(*r.StabilizationWindowSeconds)
 }
 
 // extreme returns the largest or the smallest of a number and the recommendations of a window.
@@ -141,14 +143,15 @@ func (s snapshot) limitByBehavior(now time.Time, l limited, h history,
 	return l
 }
 
-// scaleUpTo returns how many replicas the policies allow at most.
+// scaleUpTo returns how many replicas the policies allow at most. A share of no replicas is one: a target that is at
+// zero (HPA-21) would never leave it.
 func (s snapshot) scaleUpTo(now time.Time, h history, r *autoscalingv2.HPAScalingRules) int32 {
 	return rulesOf(r, defaultUp()).reach(s.Target.Replicas, true, func(p autoscalingv2.HPAScalingPolicy) int64 {
 		start := s.startOf(now, h, p)
 		if p.Type == autoscalingv2.PodsScalingPolicy {
 			return start + int64(p.Value)
 		}
-		return (start*(100+int64(p.Value)) + 99) / 100
+		return max(1, (start*(100+int64(p.Value))+99)/100)
 	})
 }
 
@@ -217,7 +220,7 @@ func (r rules) reach(current int32, up bool, limit func(autoscalingv2.HPAScaling
 // changed that (HPA-45). Evaluations begin a little after they are due, now sooner and now later. Without slack, that
 // would decide whether a rescale still counts at the evaluation that is due when the policy's period is over.
 func (s snapshot) startOf(now time.Time, h history, p autoscalingv2.HPAScalingPolicy) int64 {
-	period := time.Duration(p.PeriodSeconds) * time.Second
+	period := workloads.Seconds(p.PeriodSeconds)
 	slack := min(s.Settings.Period, period) / 10
 	since := now.Add(slack - period)
 	return int64(s.Target.Replicas) - sum(h.Ups, since) + sum(h.Downs, since)

@@ -73,6 +73,9 @@ func TestWhatIsRememberedOfFailures(t *testing.T) {
 		{"a success", list(before, success, after), 1},
 		{"the success is deleted", list(before, after), 1},
 		{"the failures, too", nil, 1},
+		{"a success after all failures", list(after, pod("z", endWith(corev1.PodSucceeded, 0, 0))), 0},
+		{"that is deleted, too", list(after), 0},
+		{"with all failures", nil, 0},
 	} {
 		s := snapshotOf(sum(9), c.pods...)
 		got := 0

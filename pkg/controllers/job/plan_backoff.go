@@ -1,6 +1,7 @@
 package job
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +81,8 @@ func (m *memory) seeFailures(now time.Time, s view) *memory {
 	for _, p := range found {
 		next.Last = workloads.Later(next.Last, believedEnd(now, p, next.Failures))
 	}
-	if next.Failures == 0 {
+	// Failures from before a success are not to count again when the pod that succeeded is gone.
+	if next.Failures == 0 && (next.Success.IsZero() || !slices.ContainsFunc(s.mine, ownFailure)) {
 		return nil
 	}
 	return &next
@@ -173,7 +175,7 @@ func ended(p *corev1.Pod) time.Time {
 	case ready != nil && ready.Status == corev1.ConditionFalse && !ready.LastTransitionTime.IsZero():
 		return ready.LastTransitionTime.Time
 	case p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil:
-		return p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+		return p.DeletionTimestamp.Add(-workloads.Seconds(*p.DeletionGracePeriodSeconds))
 	case p.DeletionTimestamp != nil:
 		return p.DeletionTimestamp.Time
 	}

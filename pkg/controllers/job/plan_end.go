@@ -121,11 +121,16 @@ const never = time.Duration(1<<63 - 1)
 func untilDeadline(now time.Time, s view) time.Duration {
 	j := s.Job
 	seconds := j.Spec.ActiveDeadlineSeconds
-	if seconds == nil || j.Status.StartTime == nil || workloads.Suspended(j) || *seconds > int64(never/time.Second) ||
-		workloads.HasJobCondition(j.Status, batchv1.JobSuspended) {
+	switch {
+	case seconds == nil || workloads.Suspended(j):
+		return never
+	case j.Status.StartTime != nil && !workloads.HasJobCondition(j.Status, batchv1.JobSuspended):
+	case *seconds <= 0: // it is about to begin (JOB-15), or to go on, and that is its end
+		return 0
+	default:
 		return never // the start time of a Job that is about to be resumed will be set anew (JOB-81)
 	}
-	end := j.Status.StartTime.Add(time.Duration(*seconds) * time.Second)
+	end := j.Status.StartTime.Add(workloads.Seconds(*seconds))
 	if m := s.Remembered; m != nil && m.Start.Equal(j.Status.StartTime.Time) {
 		end = plan.SeenAt(end, m.Seen)
 	}

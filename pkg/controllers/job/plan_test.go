@@ -85,6 +85,7 @@ func TestPlan(t *testing.T) {
 		{"JOB-30 by two seconds: from the pod's end", sum(1), list(pod("a", failedWith(1, -2*time.Second))), nil, 12 * time.Second},
 
 		{"JOB-4 a Job with a deadline is looked at again when it is over", sum(1, deadline(3601)), list(pod("a")), nil, time.Second},
+		{"JOB-55 a deadline of 0: no pod is started", sum(1, notStarted, deadline(0)), nil, nil, 0},
 		{"JOB-55 the deadline is over: that is written before pods are deleted", sum(1, deadline(3600)), list(pod("a")), nil, 0},
 		{"JOB-55 then they are", sum(1, deadline(3600), condTrue(batchv1.JobFailureTarget, "DeadlineExceeded")), list(pod("a")),
 			[]string{"delete a"}, 0},

@@ -126,6 +126,9 @@ func TestReport(t *testing.T) {
 			[]string{"status active=1 FailureTarget=True"}},
 		{"JOB-55 the deadline is over", sum(1, active(1), deadline(3600)), list(pod("a")), []string{"status active=1 FailureTarget=True"}},
 
+		{"JOB-55 a deadline of 0", sum(1, notStarted, deadline(0)), nil,
+			[]string{"status started=true FailureTarget=True Failed=True", "event DeadlineExceeded"}},
+
 		{"JOB-80 suspended", sum(1, suspend), nil, []string{"status started=false Suspended=True", "event Suspended"}},
 		{"JOB-80 not while a pod is active", sum(1, suspend, active(1)), list(pod("a")), nil},
 		{"JOB-82 counters are kept", sum(3, suspend, counters(1, 1, none)), nil,

@@ -219,11 +219,15 @@ func leaseOf(node string) plan.Ref {
 }
 
 // silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without
-// the condition Ready is counted from its creation (NL-15).
+// the condition Ready is counted from its creation (NL-15), but for a Lease that this process has found: it may have
+// been renewed a moment before.
 func silence(now time.Time, s snapshot) (silent, left time.Duration) {
 	since, grace := s.Memory.First, s.Limits.MonitorGracePeriod
 	if ready(s.Node) == nil {
 		since, grace = s.Node.CreationTimestamp.Time, s.Limits.StartupGracePeriod
+		if !s.Memory.Renewed.IsZero() && s.Memory.First.After(since) {
+			since = s.Memory.First
+		}
 	}
 	if s.Memory.Alive.After(since) {
 		since = s.Memory.Alive

@@ -235,6 +235,25 @@ func TestPodsThatSomebodyMakesReady(t *testing.T) {
 	}
 }
 
+// A new leader does not know whether the Lease that it finds was renewed a moment before.
+func TestLeasesThatAreFoundCount(t *testing.T) { // NL-14, NL-15
+	for _, c := range []struct {
+		name           string
+		renewed, first time.Time // renewed is zero for a node without a Lease
+		silent         bool
+	}{
+		{"NL-15 a new leader finds a Lease", at(-5), at(0), false},
+		{"NL-15 a new leader finds none", time.Time{}, at(0), true},
+		{"NL-15 one was found, and not renewed since", at(-5), at(-61), true},
+	} {
+		s := snapshot{Name: "n", Node: aNode(), Memory: memory{UID: "u", First: c.first, Renewed: c.renewed}}
+		s.Limits.setDefaults()
+		if _, left := silence(at(0), s); (left <= 0) != c.silent {
+			t.Errorf("%s: %v left", c.name, left)
+		}
+	}
+}
+
 // Excluded nodes are not counted, and get taints nevertheless.
 func TestNL40NL41Zones(t *testing.T) {
 	nodes := []*corev1.Node{

@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// queue is the name of both queues in metrics.
+// queue is the name of all queues in metrics.
 const queue = "resource_claim"
 
 // New returns the resourceclaim controller. Options that are zero have their defaults.
@@ -30,21 +30,35 @@ func New(o Options) manager.Controller {
 			resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
 			resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"),
 		},
-		Rights: Rights,
-		Init:   o.init,
+		GatedUses: map[string][]schema.GroupVersionResource{claimsGate: groupAPIs()},
+		Rights:    Rights,
+		Init:      o.init,
 	}
 }
 
-// init builds the controller of pods, which makes claims, and that of claims, which releases them.
+// init builds the controllers of pods and of PodGroups, which make claims, and that of claims, which releases them.
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	k, err := newCaches(c.Informers)
+	k, err := newCaches(c.Informers, c.Enabled(claimsGate))
 	if err != nil {
 		return nil, err
 	}
-	k.workloads = c.Enabled("GenericWorkload") && !c.Enabled("DRAWorkloadResourceClaims")
+	k.workloads = c.Enabled(groupGate)
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)
-	pods := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
+	parts := []reconcile.Part{reconcile.New(c.Shared, c.Access, o.ofPods(k, own)),
+		reconcile.New(c.Shared, c.Access, o.ofClaims(k))}
+	if k.groups != nil {
+		parts = append(parts, reconcile.New(c.Shared, c.Access, o.ofGroups(k, own)))
+	}
+	return reconcile.Together(parts...), nil
+}
+
+// making makes the claims of pods or of PodGroups.
+type making = reconcile.Controller[snapshot, decision, memory]
+
+// ofPods is the controller that makes the claims of pods.
+func (o *Options) ofPods(k *caches, own collectors) making {
+	c := making{
 		Name:      queue,
 		Workers:   int(o.Workers),
 		Explained: []string{k.pods.Kind().Kind},
@@ -52,16 +66,34 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			k.pods.Watch(k.enqueuedByPod), k.claims.Watch(k.enqueuedByClaim), k.templates.Watch(k.enqueuedByTemplate),
 		},
 		Observe:  k.observe,
-		Owner:    func(s snapshot) plan.Object { return s.Pod },
-		Subject:  func(s snapshot) types.UID { return s.Pod.UID },
+		Owner:    snapshot.owner,
+		Subject:  func(s snapshot) types.UID { return s.owner().GetUID() },
 		Live:     live,
 		Plan:     planClaims,
 		Prove:    k.prove,
 		Report:   reportNames,
 		Remember: reconcile.RememberOutcome(remember),
 		Applied:  own.applied,
-	})
-	return reconcile.Together(pods, reconcile.New(c.Shared, c.Access, reconcile.Controller[claimed, struct{}, struct{}]{
+	}
+	if k.groups != nil {
+		c.Watches = append(c.Watches, k.groups.groups.Watch(k.podsByGroup))
+	}
+	return c
+}
+
+// ofGroups is the controller that makes the claims of PodGroups.
+func (o *Options) ofGroups(k *caches, own collectors) making {
+	c := o.ofPods(k, own)
+	c.Name, c.QueueName, c.Explained = "resource_claim_podgroup", queue, []string{k.groups.groups.Kind().Kind}
+	c.Watches = []reconcile.Watch{k.groups.groups.Watch(k.groupsByGroup), k.claims.Watch(k.groupsByClaim),
+		k.templates.Watch(k.groupsByTemplate)}
+	c.Observe = k.observeGroup
+	return c
+}
+
+// ofClaims is the controller that releases claims.
+func (o *Options) ofClaims(k *caches) reconcile.Controller[claimed, struct{}, struct{}] {
+	c := reconcile.Controller[claimed, struct{}, struct{}]{
 		Name:      "resource_claim_release",
 		QueueName: queue,
 		Workers:   int(o.Workers),
@@ -75,17 +107,22 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		SkipVerification: true, // the version is a precondition of each write
 		Plan:             reconcile.PlanOnly(planRelease),
 		Prove:            k.proveClaim,
-	})), nil
+	}
+	if k.groups != nil {
+		c.Watches = append(c.Watches, k.groups.groups.Watch(k.claimsByGroup, informers.WithNews))
+	}
+	return c
 }
 
-// newCaches asks for the caches. Pods have indexes by the claims and the templates that they name.
-func newCaches(f *informers.Factory) (*caches, error) {
+// newCaches asks for the caches, with those of PodGroups where these may have claims. Pods have indexes by the claims
+// and the templates that they name.
+func newCaches(f *informers.Factory, grouped bool) (*caches, error) {
 	fields := informers.PodFields{Paths: []string{
 		"status.phase", "spec.nodeName", "spec.resourceClaims", "spec.schedulingGroup.podGroupName",
 		"status.resourceClaimStatuses", "status.extendedResourceClaimStatus.resourceClaimName",
 	}}
 	k := &caches{}
-	var errs [4]error
+	var errs [5]error
 	k.pods, errs[0] = informers.IndexedPods(f, "resource claim", claimsUsed, fields)
 	k.byTemplate, errs[1] = informers.IndexedPods(f, "resource claim template", templatesUsed, fields)
 	k.claims, errs[2] = informers.OwnedObjects[*resourcev1.ResourceClaim](f,
@@ -94,5 +131,8 @@ func newCaches(f *informers.Factory) (*caches, error) {
 		"spec.devices.requests.exactly.adminAccess", "status.reservedFor", "status.allocation.allocationTimestamp",
 	)
 	k.templates, errs[3] = informers.Objects[*resourcev1.ResourceClaimTemplate](f)
+	if grouped {
+		k.groups, errs[4] = newGroupCaches(f, fields)
+	}
 	return k, errors.Join(errs[:]...)
 }

@@ -30,12 +30,19 @@ type bench struct {
 	*clienttest.Server
 	events  *record.FakeRecorder
 	metrics metrics.KubeRegistry
+	gates   map[string]bool
 }
 
 func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
+	runWith(t, nil, test)
+}
+
+// runWith runs it with these feature gates.
+func runWith(t *testing.T, gates map[string]bool, test func(b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t, clienttest.NewServer(), record.NewFakeRecorder(100), metrics.NewKubeRegistry()}
+		b := &bench{t, clienttest.NewServer(), record.NewFakeRecorder(100), metrics.NewKubeRegistry(), gates}
 		b.start(func() { test(b) })
 	})
 }
@@ -44,7 +51,9 @@ func run(t *testing.T, test func(b *bench)) {
 func (b *bench) start(test func()) {
 	entry := New(Options{})
 	c := managertest.Context(b.T, b.Server, entry, managertest.Cache{Example: &corev1.Pod{}},
-		managertest.Cache{Example: &resourcev1.ResourceClaim{}}, managertest.Cache{Example: &resourcev1.ResourceClaimTemplate{}})
+		managertest.Cache{Example: &resourcev1.ResourceClaim{}}, managertest.Cache{Example: &resourcev1.ResourceClaimTemplate{}},
+		managertest.Cache{Example: &podGroup{}})
+	c.Enabled = func(gate string) bool { return b.gates[gate] }
 	c.Access.Events = b.events
 	b.metrics = metrics.NewKubeRegistry()
 	c.RegisterMetrics = b.metrics.MustRegister
@@ -186,7 +195,7 @@ func TestRC122NoClaimIsMadeTwice(t *testing.T) {
 func TestCrashAtEveryWrite(t *testing.T) { // RC-133
 	for writes := range 5 {
 		synctest.Test(t, func(t *testing.T) {
-			b := &bench{t, clienttest.NewServer(), record.NewFakeRecorder(100), nil}
+			b := &bench{t, clienttest.NewServer(), record.NewFakeRecorder(100), nil, nil}
 			done := newPod("web", wants("a", "gpu"), records("a", "web-a"), on("n1"), phase(corev1.PodFailed))
 			b.put(newTemplate("gpu"), newPod("new", wants("a", "gpu")), done, newClaim("web-a", of(done, "a"), allocated(done)))
 			stopped := errors.New("the process has ended")
@@ -280,6 +289,26 @@ func TestMEND31ReservationIsNotRestored(t *testing.T) {
 	})
 }
 
+// gathered returns the series of the controller's metrics, sorted.
+func (b *bench) gathered() (all []string) {
+	b.Helper()
+	families, err := b.metrics.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			line := f.GetName()
+			for _, l := range m.GetLabel() {
+				line += " " + l.GetName() + "=" + l.GetValue()
+			}
+			all = append(all, fmt.Sprint(line, " ", m.GetCounter().GetValue()+m.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 func TestRC162Metrics(t *testing.T) {
 	run(t, func(b *bench) {
 		admin := newTemplate("admin")
@@ -288,21 +317,7 @@ func TestRC162Metrics(t *testing.T) {
 		ext := newClaim("ext", allocated())
 		ext.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
 		b.put(newTemplate("gpu"), admin, ext, newClaim("by-hand"), newPod("web", wants("a", "gpu"), wants("b", "admin")))
-		families, err := b.metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				line := f.GetName()
-				for _, l := range m.GetLabel() {
-					line += " " + l.GetName() + "=" + l.GetValue()
-				}
-				got = append(got, fmt.Sprint(line, " ", m.GetCounter().GetValue()+m.GetGauge().GetValue()))
-			}
-		}
-		slices.Sort(got)
+		got := b.gathered()
 		want := []string{
 			"dynamic_resource_allocation_resource_claims admin_access=false allocated=false source= 1",
 			"dynamic_resource_allocation_resource_claims admin_access=false allocated=false source=resource_claim_template 1",

@@ -127,7 +127,7 @@ func deallocated(c *resourcev1.ResourceClaim) { c.Status.Allocation = nil }
 
 // newTestCaches returns caches with these objects.
 func newTestCaches(t interface{ Fatal(...any) }, objects ...plan.Object) *caches {
-	k, err := newCaches(informers.NewFactory(fake.NewClientset(), 0))
+	k, err := newCaches(informers.NewFactory(fake.NewClientset(), 0), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +144,8 @@ func (k *caches) cache(t interface{ Fatal(...any) }, o plan.Object) {
 		informer = k.claims.Informer()
 	case *resourcev1.ResourceClaimTemplate:
 		informer = k.templates.Informer()
+	case *podGroup:
+		informer = k.groups.groups.Informer()
 	}
 	if err := informer.GetIndexer().Add(o); err != nil {
 		t.Fatal(err)

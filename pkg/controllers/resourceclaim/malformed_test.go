@@ -30,10 +30,11 @@ func project[T plan.Object](t *rapid.T, keep func(runtime.Object) (runtime.Objec
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
-		p, c, template := &corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}
-		for _, o := range []plan.Object{p, c, template} {
+		p, c, template, g := &corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}, &podGroup{}
+		for _, o := range []plan.Object{p, c, template, g} {
 			fill(o)
 		}
+		g.Namespace, g.Name = "shop", "gang"
 		p.Namespace, p.Name, p.UID = "shop", "web", "uid-web"
 		c.Namespace, c.Name = "shop", "x"
 		template.Namespace, template.Name = "shop", "gpu"
@@ -44,7 +45,16 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if rapid.Bool().Draw(t, "reserved") {
 			allocated(p)(c)
 		}
+		if rapid.Bool().Draw(t, "grouped") {
+			grouped(p)
+			wants("b", "gpu")(p)
+			gang(p).Spec.DeepCopyInto(&g.Spec)
+		}
 		k := newTestCaches(t, p, c, template)
+		if rapid.Bool().Draw(t, "gate") {
+			k = newGroupedCaches(t, p, c, template, g)
+			anyGroup(t, k, g, c, template)
+		}
 		for _, change := range [][2]plan.Object{{nil, c}, {c, nil}, {c, c}} {
 			k.enqueuedByClaim(change[0], change[1])
 			k.claimsByClaim(change[0], change[1])
@@ -77,4 +87,30 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			t.Errorf("the plan changes what was observed: %s", diff)
 		}
 	})
+}
+
+// anyGroup does what is done about a PodGroup.
+func anyGroup(t *rapid.T, k *caches, g *podGroup, c *resourcev1.ResourceClaim, template *resourcev1.ResourceClaimTemplate) {
+	before := g.DeepCopy()
+	for _, change := range [][2]plan.Object{{nil, g}, {g, nil}, {g, g}} {
+		k.groupsByGroup(change[0], change[1])
+		k.podsByGroup(change[0], change[1])
+		k.claimsByGroup(change[0], change[1])
+	}
+	k.groupsByClaim(nil, c)
+	k.groupsByTemplate(nil, template)
+	o, err := k.observeGroup(t.Context(), request[memory]("gang"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, planned := planClaims(epoch, o.Snapshot)
+	reportNames(epoch, o.Snapshot, d, done(created(planned)...))
+	for _, made := range created(planned) {
+		if !metav1.IsControlledBy(made, g) {
+			t.Errorf("%s is created", made.Name)
+		}
+	}
+	if diff := cmp.Diff(before, g); diff != "" {
+		t.Errorf("the plan changes what was observed: %s", diff)
+	}
 }

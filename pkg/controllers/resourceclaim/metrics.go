@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-base/metrics"
 
@@ -42,7 +41,8 @@ func newCollectors(k *caches) collectors {
 func (c collectors) all() []metrics.Registerable { return []metrics.Registerable{c.created, c.claims} }
 
 // applied counts the creations of a reconcile.
-func (c collectors) applied(_ context.Context, _ snapshot, _ decision, did, _ plan.Outcome) {
+func (c collectors) applied(_ context.Context, s snapshot, _ decision, did, _ plan.Outcome) {
+	kind := s.user().kind
 	for _, r := range did.Results {
 		claim, ok := r.Object.(*resourcev1.ResourceClaim)
 		if !ok || r.Verb != plan.Created {
@@ -52,7 +52,7 @@ func (c collectors) applied(_ context.Context, _ snapshot, _ decision, did, _ pl
 		if r.Err != nil {
 			status = "failure"
 		}
-		c.created.WithLabelValues(status, adminAccess(claim), corev1.GroupName, "Pod").Inc()
+		c.created.WithLabelValues(status, adminAccess(claim), kind.Group, kind.Kind).Inc()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,7 +28,8 @@ type caches struct {
 	byTemplate informers.IndexedStore[*corev1.Pod] // the same pods, by the templates that they name
 	claims     informers.OwnedStore[*resourcev1.ResourceClaim]
 	templates  informers.Store[*resourcev1.ResourceClaimTemplate]
-	workloads  bool // pods of PodGroups have claims of their own
+	workloads  bool         // pods of PodGroups have claims
+	groups     *groupCaches // nil where PodGroups have none of their own
 }
 
 // keysIn returns names in a namespace as an index has them.
@@ -48,7 +50,7 @@ func claimsUsed(p *corev1.Pod) []string {
 }
 
 // templatesUsed is the index of pods by templates.
-func templatesUsed(p *corev1.Pod) []string { return keysIn(p.Namespace, templatesOf(p)) }
+func templatesUsed(p *corev1.Pod) []string { return keysIn(p.Namespace, userOfPod(p).templates()) }
 
 // observation is what observe returns.
 type observation = reconcile.Observation[snapshot, memory]
@@ -65,38 +67,61 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 		o.Snapshot.Missing = r.Memory.Missing
 	}
 	if pod.DeletionTimestamp == nil && !podutil.Finished(pod) {
-		o.Snapshot.Entries = k.entriesOf(pod)
+		group, unseen := k.groupOf(pod)
+		o.Snapshot.GroupUnseen = unseen
+		o.Snapshot.Entries = k.entriesOf(userOfPod(pod), group)
 	}
 	return o, nil
 }
 
-// entriesOf returns the entries of a pod that name a template, but for those that need no claim.
-func (k *caches) entriesOf(pod *corev1.Pod) (entries []entry) {
-	if len(pod.Spec.ResourceClaims) == 0 {
+// entriesOf returns the entries of a pod or a PodGroup that name a template, but for those that need no claim. A pod
+// may have a PodGroup.
+func (k *caches) entriesOf(u user, group *schedulingv1beta1.PodGroup) (entries []entry) {
+	if len(u.entries) == 0 {
 		return nil
 	}
-	r, own := podutil.DeviceRecordsOf(pod), byEntry(k.claims.OwnedBy(pod.Namespace, pod.UID))
-	for _, c := range pod.Spec.ResourceClaims {
-		name, ok := r.Wanted(c)
-		if !ok {
+	own := byEntry(k.claims.OwnedBy(u.GetNamespace(), u.GetUID()))
+	var ofGroup user
+	if group != nil {
+		ofGroup = userOfGroup(group)
+	}
+	for _, c := range u.entries {
+		name, needed := u.records.Wanted(c)
+		if !needed {
 			continue
 		}
 		e := entry{Name: c.Name, TemplateName: *c.ResourceClaimTemplateName, Recorded: name}
-		cached := k.claims.Get(pod.Namespace, name)
-		if e.Claim = cached; cached == nil || !owned(cached, pod.UID) {
+		switch {
+		case k.settled(u, name):
+			e.Claim = k.claims.Get(u.GetNamespace(), name)
+		case ofGroup.has(c):
+			recorded, given := ofGroup.records.Wanted(c)
+			if !given {
+				continue
+			}
+			if e.OfGroup = true; k.settled(ofGroup, recorded) {
+				e.Claim = k.claims.Get(u.GetNamespace(), recorded)
+			}
+		case own[c.Name] != nil:
 			e.Claim = own[c.Name]
-		}
-		if e.Claim == nil {
-			e.Unread = name != "" && cached == nil && mayExist(name)
-			e.Template = k.templates.Get(pod.Namespace, e.TemplateName)
-			e.Free = k.freeName(pod, c.Name)
+		default:
+			e.Unread = name != "" && k.claims.Get(u.GetNamespace(), name) == nil && mayExist(name)
+			e.Template = k.templates.Get(u.GetNamespace(), e.TemplateName)
+			e.Free = k.freeName(u, c.Name)
 		}
 		entries = append(entries, e)
 	}
 	return entries
 }
 
-// byEntry returns the claims of a pod by the entries that they were made for: of several one that is not being deleted
+// settled reports whether the claim that is recorded for an entry is there, and is the user's own. It is that of its
+// PodGroup, too, where PodGroups are not read any more: a pod that runs keeps its devices.
+func (k *caches) settled(u user, recorded string) bool {
+	c := k.claims.Get(u.GetNamespace(), recorded)
+	return c != nil && (owned(c, u.GetUID()) || k.groups == nil && groupOf(c) != nil)
+}
+
+// byEntry returns the claims of a user by the entries that they were made for: of several one that is not being deleted
 // if there is one, and the first by name.
 func byEntry(own []*resourcev1.ResourceClaim) map[string]*resourcev1.ResourceClaim {
 	slices.SortFunc(own, func(a, b *resourcev1.ResourceClaim) int { return cmp.Compare(a.Name, b.Name) })
@@ -111,48 +136,49 @@ func byEntry(own []*resourcev1.ResourceClaim) map[string]*resourcev1.ResourceCla
 }
 
 // freeName returns the name of the claim that is to be made for an entry: one that no claim has that the cache shows.
-func (k *caches) freeName(pod *corev1.Pod, entry string) string {
+func (k *caches) freeName(u user, entry string) string {
 	for attempt := range mostAttempts {
-		if name := claimName(pod, entry, attempt); k.claims.Get(pod.Namespace, name) == nil {
+		if name := claimName(u, entry, attempt); k.claims.Get(u.GetNamespace(), name) == nil {
 			return name
 		}
 	}
-	return claimName(pod, entry, mostAttempts)
+	return claimName(u, entry, mostAttempts)
 }
 
 // prove notes which of the recorded claims exist that the cache lacks (RC-121).
 func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 	s := &o.Snapshot
 	s.Entries = slices.Clone(s.Entries)
+	u := s.owner()
 	for i := range s.Entries {
 		e := &s.Entries[i]
 		if !e.Unread {
 			continue
 		}
-		found, ok, _ := reconcile.Found[*metav1.PartialObjectMetadata](proof, claimRef(s.Pod.Namespace, e.Recorded))
+		found, ok, _ := reconcile.Found[*metav1.PartialObjectMetadata](proof, claimRef(u.GetNamespace(), e.Recorded))
 		if !ok {
 			continue
 		}
 		e.Unread = false
-		e.Hidden = found != nil && metav1.IsControlledBy(found, s.Pod)
+		e.Hidden = found != nil && metav1.IsControlledBy(found, u)
 	}
 	return o
 }
 
-// live names the claims that a previous leader may have created: all of the namespace, if one of the pod's is missing.
-// One list serves many pods, as their names distinguish what this process has created.
+// live names the claims that a previous leader may have created: all of the namespace, if one is missing. One list
+// serves many users, as their names distinguish what this process has created.
 func live(s snapshot) (sets []reconcile.Live) {
 	for _, e := range s.Entries {
-		if e.Claim == nil {
+		if e.Claim == nil && !e.OfGroup {
 			sets = append(sets, reconcile.Live{
-				Kind: client.KindFor[*resourcev1.ResourceClaim](), Namespace: s.Pod.Namespace, Name: e.Free,
+				Kind: client.KindFor[*resourcev1.ResourceClaim](), Namespace: s.owner().GetNamespace(), Name: e.Free,
 				Selector: labels.Everything(),
 			})
 		}
 	}
 	if sets != nil {
 		sets = append(sets, reconcile.Live{Kind: client.KindFor[*resourcev1.ResourceClaim](),
-			Namespace: s.Pod.Namespace, Selector: labels.Everything(), Shared: true})
+			Namespace: s.owner().GetNamespace(), Selector: labels.Everything(), Shared: true})
 	}
 	return sets
 }
@@ -166,14 +192,26 @@ func (k *caches) lacks(p *corev1.Pod) bool {
 	if len(p.Spec.ResourceClaims) == 0 {
 		return false
 	}
-	r := podutil.DeviceRecordsOf(p)
-	return slices.ContainsFunc(p.Spec.ResourceClaims, func(e corev1.PodResourceClaim) bool {
-		name, ok := r.Wanted(e)
-		if !ok {
+	group, unseen := k.groupOf(p)
+	return unseen || k.misses(userOfPod(p), group)
+}
+
+// misses reports the same of the entries of a pod or a PodGroup. A pod may have a PodGroup.
+func (k *caches) misses(u user, group *schedulingv1beta1.PodGroup) bool {
+	var ofGroup user
+	if group != nil {
+		ofGroup = userOfGroup(group)
+	}
+	return slices.ContainsFunc(u.entries, func(e corev1.PodResourceClaim) bool {
+		name, needed := u.records.Wanted(e)
+		switch {
+		case !needed, k.settled(u, name):
 			return false
+		case ofGroup.has(e):
+			recorded, given := ofGroup.records.Wanted(e)
+			return given && (name != recorded || !k.settled(ofGroup, recorded))
 		}
-		c := k.claims.Get(p.Namespace, name)
-		return c == nil || !owned(c, p.UID)
+		return true
 	})
 }
 
@@ -184,7 +222,7 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	is, _ := after.(*corev1.Pod)
 	switch {
 	case is == nil:
-		if was == nil || len(templatesOf(was)) == 0 {
+		if was == nil || len(userOfPod(was).templates()) == 0 {
 			return nil
 		}
 	case !k.lacks(is),
@@ -198,21 +236,15 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 // enqueuedByClaim returns the pods that may lack a claim because one has come, gone or has another owner: those that
 // record it, and whose it is or was.
 func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
-	was, _ := before.(*resourcev1.ResourceClaim)
-	is, _ := after.(*resourcev1.ResourceClaim)
-	if was != nil && is != nil && was.UID == is.UID &&
-		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is)) {
-		return nil
-	}
-	for _, c := range []*resourcev1.ResourceClaim{was, is} {
-		if c == nil {
-			continue
-		}
+	for _, c := range changedOwner(before, after) {
 		users := k.pods.By(made + c.Namespace + "/" + c.Name)
 		if ref := podOf(c); ref != nil {
 			if p := k.pods.Get(c.Namespace, ref.Name); p != nil && p.UID == ref.UID {
 				users = append(users, p)
 			}
+		}
+		if g := k.groupWith(c); g != nil {
+			users = append(users, k.groups.pods.By(g.Namespace+"/"+g.Name)...)
 		}
 		for _, p := range users {
 			if k.lacks(p) {

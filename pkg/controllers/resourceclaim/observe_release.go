@@ -40,18 +40,27 @@ func (k *caches) observeClaim(_ context.Context, r reconcile.Request[struct{}]) 
 // look finds what there is of the pods that have reserved a claim, own it, or wait for it. Those of which the deletion
 // was seen are gone.
 func (k *caches) look(c *resourcev1.ResourceClaim, gone map[types.UID]bool) claimed {
-	s := claimed{Claim: c, Over: map[types.UID]bool{}, Unread: map[types.UID]plan.Key{}}
-	look := func(name string, uid types.UID) {
-		switch p := k.pods.Get(c.Namespace, name); {
-		case gone[uid], p != nil && p.UID == uid && ended(p), p == nil && !mayExist(name):
+	s := claimed{Claim: c, Over: map[types.UID]bool{}, Unread: map[types.UID]plan.Ref{}}
+	note := func(ref plan.Ref, uid types.UID, seen, over bool) {
+		switch {
+		case gone[uid], over, !mayExist(ref.Name):
 			s.Over[uid] = true
-		case p == nil, p.UID != uid:
-			s.Unread[uid] = plan.Key{Namespace: c.Namespace, Name: name}
+		case !seen:
+			s.Unread[uid] = ref
 		}
 	}
+	look := func(name string, uid types.UID) {
+		p := k.pods.Get(c.Namespace, name)
+		seen := p != nil && p.UID == uid
+		note(podRef(plan.Key{Namespace: c.Namespace, Name: name}), uid, seen, seen && ended(p))
+	}
 	for _, r := range c.Status.ReservedFor {
-		if isPod(r) {
+		switch {
+		case isPod(r):
 			look(r.Name, r.UID)
+		case isGroup(r) && k.groups != nil && !k.groups.groups.Missing(): // RC-161
+			g := k.groups.groups.Get(c.Namespace, r.Name)
+			note(groupRef(plan.Key{Namespace: c.Namespace, Name: r.Name}), r.UID, g != nil && g.UID == r.UID, false)
 		}
 	}
 	if owner := podOf(c); owner != nil {
@@ -66,8 +75,8 @@ func (k *caches) look(c *resourcev1.ResourceClaim, gone map[types.UID]bool) clai
 // mayExist reports whether an object may have the name. Of others nothing can be read.
 func mayExist(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
-// waiting returns the pods on nodes that use an allocated claim by an entry and have not reserved it, by name: those
-// that name it, and the one that it was made for.
+// waiting returns who uses an allocated claim by an entry of a pod on a node and has not reserved it, by name: the pods
+// that name it, and those that it was made for, or their PodGroup (RC-161).
 func (k *caches) waiting(c *resourcev1.ResourceClaim) (all []resourcev1.ResourceClaimConsumerReference) {
 	if c.Status.Allocation == nil {
 		return nil
@@ -81,10 +90,13 @@ func (k *caches) waiting(c *resourcev1.ResourceClaim) (all []resourcev1.Resource
 		}
 	}
 	has := reservations(c)
+	if owner := groupOf(c); owner != nil && k.groups != nil && !has[owner.UID] {
+		users = append(users, k.pods.By(made+c.Namespace+"/"+c.Name)...)
+	}
 	for _, p := range users {
-		if mayReserve(p) && !has[p.UID] {
-			has[p.UID] = true
-			all = append(all, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+		if r, ok := k.consumer(p, c); ok && !has[r.UID] {
+			has[r.UID] = true
+			all = append(all, r)
 		}
 	}
 	slices.SortFunc(all,
@@ -92,28 +104,56 @@ func (k *caches) waiting(c *resourcev1.ResourceClaim) (all []resourcev1.Resource
 	return all
 }
 
+// consumer is who reserves a claim that a pod on a node uses: the pod, or its PodGroup if that has the same entry. ok
+// is false if nobody does, or if it is not known yet.
+func (k *caches) consumer(p *corev1.Pod, c *resourcev1.ResourceClaim) (
+	r resourcev1.ResourceClaimConsumerReference, ok bool) {
+	if !mayReserve(p) {
+		return r, false
+	}
+	group, unseen := k.groupOf(p)
+	if unseen {
+		return r, false
+	}
+	u, owner := userOfPod(p), groupOf(c)
+	names := func(e corev1.PodResourceClaim) bool {
+		return e.ResourceClaimName != nil && *e.ResourceClaimName == c.Name
+	}
+	if group != nil {
+		ofGroup := userOfGroup(group)
+		// what was made for an earlier group of the name, or for the pod itself, is not the group's
+		made := owner != nil && owner.UID == group.UID
+		if slices.ContainsFunc(u.entries, func(e corev1.PodResourceClaim) bool {
+			return (names(e) || made && e.ResourceClaimName == nil && u.records[e.Name] == c.Name) && ofGroup.has(e)
+		}) {
+			return ofGroup.consumer(), true
+		}
+	}
+	return u.consumer(), owner == nil || slices.ContainsFunc(u.entries, names)
+}
+
 // mayReserve reports whether a pod is on a node and has not ended.
 func mayReserve(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.DeletionTimestamp == nil && !ended(p)
 }
 
-// reservations returns the pods that have reserved a claim.
+// reservations returns who has reserved a claim.
 func reservations(c *resourcev1.ResourceClaim) map[types.UID]bool {
 	has := map[types.UID]bool{}
 	for _, r := range c.Status.ReservedFor {
-		if isPod(r) {
+		if known(r) {
 			has[r.UID] = true
 		}
 	}
 	return has
 }
 
-// proveClaim notes which pods exist that the cache lacks (RC-130).
+// proveClaim notes who exists that the cache lacks (RC-130).
 func (k *caches) proveClaim(o claimObservation, proof reconcile.Proof) claimObservation {
 	s := &o.Snapshot
 	s.Over, s.Unread = maps.Clone(s.Over), maps.Clone(s.Unread)
-	for uid, key := range s.Unread {
-		found, ok, _ := reconcile.Found[*metav1.PartialObjectMetadata](proof, podRef(key))
+	for uid, ref := range s.Unread {
+		found, ok, _ := reconcile.Found[*metav1.PartialObjectMetadata](proof, ref)
 		if !ok {
 			continue
 		}
@@ -142,10 +182,15 @@ func (k *caches) claimsByClaim(before, after plan.Object) []plan.Key {
 // costs as much as the claim has users, and its drivers and owners may change it often.
 func sameUse(was, is *resourcev1.ResourceClaim) bool {
 	const entry = resourcev1.PodResourceClaimAnnotation
-	return was.UID == is.UID && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+	return sameOwner(was, is) && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
 		(was.Status.Allocation == nil) == (is.Status.Allocation == nil) &&
 		slices.Equal(was.Status.ReservedFor, is.Status.ReservedFor) &&
-		slices.Equal(was.Finalizers, is.Finalizers) && was.Annotations[entry] == is.Annotations[entry] &&
+		slices.Equal(was.Finalizers, is.Finalizers) && was.Annotations[entry] == is.Annotations[entry]
+}
+
+// sameOwner reports whether a claim is the same, and belongs to the same as before.
+func sameOwner(was, is *resourcev1.ResourceClaim) bool {
+	return was.UID == is.UID &&
 		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is))
 }
 
@@ -175,11 +220,21 @@ func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
 	if ended(is) {
 		return append(keys, k.reservedBy(is)...)
 	}
-	if !mayReserve(is) {
-		return keys
+	return append(keys, k.unreservedBy(is)...)
+}
+
+// unreservedBy returns the claims with devices that a pod on a node uses, and that are not reserved for it or its
+// PodGroup.
+func (k *caches) unreservedBy(p *corev1.Pod) (keys []plan.Key) {
+	if !mayReserve(p) {
+		return nil
 	}
-	for _, name := range append(podutil.NamedDeviceClaims(is), podutil.MadeDeviceClaims(is)...) {
-		if c := k.claims.Get(is.Namespace, name); c != nil && c.Status.Allocation != nil && !reservations(c)[is.UID] {
+	for _, name := range append(podutil.NamedDeviceClaims(p), podutil.MadeDeviceClaims(p)...) {
+		c := k.claims.Get(p.Namespace, name)
+		if c == nil || c.Status.Allocation == nil {
+			continue
+		}
+		if r, ok := k.consumer(p, c); ok && !reservations(c)[r.UID] {
 			keys = append(keys, plan.KeyOf(c))
 		}
 	}

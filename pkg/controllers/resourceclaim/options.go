@@ -8,13 +8,13 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers int32 // pods that are reconciled at the same time, and as many claims
+	Workers int32 // pods that are reconciled at the same time, as many claims, and as many PodGroups
 }
 
 // AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-resourceclaim-syncs", o.Workers,
-		"Pods with resource claims that are reconciled at the same time, and as many claims.")
+		"Pods with resource claims that are reconciled at the same time, as many claims, and as many PodGroups.")
 }
 
 // Validate implements manager.Flags.

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -25,30 +25,50 @@ const (
 	templateWait = 2 * time.Second
 )
 
-// snapshot is a pod and what there is of the claims that it wants from templates. Observe fills it, and planClaims
-// reads it. The objects belong to shared caches.
+// snapshot is a pod or a PodGroup, and what there is of the claims that it wants from templates. Observe fills it, and
+// planClaims reads it. The objects belong to shared caches.
 type snapshot struct {
-	Pod     *corev1.Pod
-	Entries []entry
-	Missing map[string]missing // see memory
-	// Workloads: pods of PodGroups have claims of their own. They have not where the PodGroup may have the claims.
+	Pod      *corev1.Pod                 // nil if it is a PodGroup
+	PodGroup *schedulingv1beta1.PodGroup // nil if it is a pod
+	Entries  []entry
+	Missing  map[string]missing // see memory
+	// GroupUnseen: the cache lacks the PodGroup of the pod, which may have the claims.
+	GroupUnseen bool
+	// Workloads: pods of PodGroups have claims. They have not where the feature gate is off.
 	Workloads bool
 }
 
-// entry is an entry of a pod's spec that names a template.
+// user returns what the claims are for.
+func (s snapshot) user() user {
+	if s.PodGroup != nil {
+		return userOfGroup(s.PodGroup)
+	}
+	return userOfPod(s.Pod)
+}
+
+// owner returns it as an object.
+func (s snapshot) owner() plan.Object {
+	if s.PodGroup != nil {
+		return s.PodGroup
+	}
+	return s.Pod
+}
+
+// entry is an entry of the spec that names a template.
 type entry struct {
 	Name, TemplateName string
-	Recorded           string                            // the claim that the pod's status names
-	Claim              *resourcev1.ResourceClaim         // the pod's own: the recorded one, or one that was made for it
+	Recorded           string                            // the claim that the status names
+	OfGroup            bool                              // a pod uses the claim of its PodGroup
+	Claim              *resourcev1.ResourceClaim         // the recorded one, or one that was made for the entry
 	Template           *resourcev1.ResourceClaimTemplate // nil if there is none
 	Free               string                            // the name of a claim that is made now
 	// Unread says that the cache lacks the recorded claim, and that it was not read live; Hidden that it exists.
 	Unread, Hidden bool
 }
 
-// decision is what was found of a pod's claims. planClaims makes it, and the report and the memory are made of it.
+// decision is what was found of the claims. planClaims makes it, and the report and the memory are made of it.
 type decision struct {
-	Claims  map[string]string  // the pod's claims, by the name of the entry
+	Claims  map[string]string  // those that are there, by the name of the entry
 	Created map[string]string  // those that are created, likewise
 	Missing map[string]missing // the templates that are missing, likewise
 }
@@ -60,10 +80,10 @@ type missing struct {
 	Reported bool      // an event has told of it
 }
 
-// memory is what is remembered of a pod: its missing templates, by the name of the entry.
+// memory is what is remembered of a pod or a PodGroup: its missing templates, by the name of the entry.
 type memory struct{ Missing map[string]missing }
 
-// remember returns what is remembered of a pod.
+// remember returns what is remembered.
 func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory {
 	if len(d.Missing) == 0 {
 		return nil
@@ -71,29 +91,27 @@ func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory {
 	return &memory{Missing: d.Missing}
 }
 
-// planClaims creates the claims that a pod lacks. Each entry is planned by itself, so that one that fails holds up no
-// other.
+// planClaims creates the claims that a pod or a PodGroup lacks. Each entry is planned by itself, so that one that fails
+// holds up no other.
 func planClaims(now time.Time, s snapshot) (decision, plan.Plan) {
 	d := decision{Claims: map[string]string{}, Created: map[string]string{}, Missing: map[string]missing{}}
-	switch {
-	case s.Pod.DeletionTimestamp != nil: // RC-120
-		return d, plan.Plan{Why: "the pod is being deleted"}
-	case podutil.Finished(s.Pod): // MEND-31
-		return d, plan.Plan{Why: "the pod has ended, and needs no claims"}
-	case s.Pod.Spec.SchedulingGroup != nil && !s.Workloads: // RC-160
-		return d, plan.Plan{Why: "pods of PodGroups get no claims with these feature gates"}
+	if why := s.needsNone(); why != "" {
+		return d, plan.Plan{Why: why}
 	}
 	var p plan.Plan
 	var create plan.Each
 	var waits []string
+	u := s.user()
 	for _, e := range s.Entries {
 		switch {
 		case e.Claim != nil && (e.Claim.Name == e.Recorded || e.Claim.DeletionTimestamp == nil):
 			d.Claims[e.Name] = e.Claim.Name
 		case e.Claim != nil: // its name is taken until it is gone
 			waits = append(waits, fmt.Sprintf("until %s, which is being deleted, is gone", e.Claim.Name))
+		case e.OfGroup:
+			waits = append(waits, "for the claim of the PodGroup's entry "+e.Name)
 		case e.Unread:
-			p.Proof = append(p.Proof, claimRef(s.Pod.Namespace, e.Recorded))
+			p.Proof = append(p.Proof, claimRef(u.GetNamespace(), e.Recorded))
 			waits = append(waits, "until the claim "+e.Recorded+" was read live")
 		case e.Hidden:
 			p.Requeue = plan.Sooner(p.Requeue, lookAgain)
@@ -103,20 +121,37 @@ func planClaims(now time.Time, s snapshot) (decision, plan.Plan) {
 			m, wait := s.Missing[e.Name].at(now, e.TemplateName)
 			if p.Requeue = plan.Sooner(p.Requeue, wait); wait == 0 && !m.Reported {
 				why := fmt.Sprintf("resourceclaimtemplate %q not found", e.TemplateName)
-				p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: failed(e, why)})
+				p.Steps = append(p.Steps, plan.RecordEvent{Object: u.Object, Event: u.failed(e, why)})
 				m.Reported = true
 			}
 			d.Missing[e.Name] = m
 		default:
 			d.Created[e.Name] = e.Free
-			create.Sequences = append(create.Sequences, []plan.Step{creation(s.Pod, e)})
+			create.Sequences = append(create.Sequences, []plan.Step{u.creation(e)})
 		}
 	}
 	if len(create.Sequences) > 0 {
 		p.Steps = append(p.Steps, create)
 	}
-	p.Why = explain(d, waits)
+	p.Why = explain(u, d, waits)
 	return d, p
+}
+
+// needsNone says why nothing is made; empty if something may be.
+func (s snapshot) needsNone() string {
+	switch {
+	case s.owner().GetDeletionTimestamp() != nil: // RC-120
+		return fmt.Sprintf("the %s is being deleted", s.user().kind.Kind)
+	case s.PodGroup != nil:
+		return ""
+	case podutil.Finished(s.Pod): // MEND-31
+		return "the pod has ended, and needs no claims"
+	case s.Pod.Spec.SchedulingGroup != nil && !s.Workloads: // RC-160
+		return "pods of PodGroups get no claims without the feature gate " + groupGate
+	case s.GroupUnseen:
+		return "wait for the PodGroup, which may have the claims"
+	}
+	return ""
 }
 
 // at returns what is known of a missing template now, and how long it takes until an event tells of it.
@@ -127,31 +162,31 @@ func (m missing) at(now time.Time, template string) (known missing, wait time.Du
 	return m, max(0, templateWait-now.Sub(m.Since))
 }
 
-// creation creates the claim of an entry, which the garbage collector deletes with the pod (RC-124).
-func creation(pod *corev1.Pod, e entry) plan.Create {
+// creation creates the claim of an entry, which the garbage collector deletes with its user (RC-124).
+func (u user) creation(e entry) plan.Create {
 	of := e.Template.Spec.DeepCopy()
 	claim := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: e.Free, GenerateName: prefixOf(pod.Name, e.Name), Labels: of.Labels,
+			Namespace: u.GetNamespace(), Name: e.Free, GenerateName: prefixOf(u.GetName(), e.Name), Labels: of.Labels,
 			Annotations: of.Annotations,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
-				Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: u.kind.GroupVersion().String(), Kind: u.kind.Kind,
+				Name: u.GetName(), UID: u.GetUID(), Controller: ptr.To(true)}},
 		},
 		Spec: of.Spec,
 	}
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, resourcev1.PodResourceClaimAnnotation, e.Name)
-	return plan.Create{Object: claim, Why: "the pod lacks the claim of its entry " + e.Name,
-		Events: plan.Events{Failed: failed(e, "{error}")}}
+	return plan.Create{Object: claim, Why: fmt.Sprintf("the %s lacks the claim of its entry %s", u.kind.Kind, e.Name),
+		Events: plan.Events{Failed: u.failed(e, "{error}")}}
 }
 
-// failed is the event about a claim that the pod has to wait for (RC-125).
-func failed(e entry, why string) plan.Event {
+// failed is the event about a claim that its user has to wait for (RC-125).
+func (u user) failed(e entry, why string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedResourceClaimCreation",
-		Message: fmt.Sprintf("PodResourceClaim %s: %s", e.Name, why)}
+		Message: fmt.Sprintf("%sResourceClaim %s: %s", u.kind.Kind, e.Name, why)}
 }
 
-// explain says what is done for a pod, and what it waits for.
-func explain(d decision, waits []string) string {
+// explain says what is done, and what is waited for.
+func explain(u user, d decision, waits []string) string {
 	var parts []string
 	if len(d.Created) > 0 {
 		parts = append(parts, "create the claims "+strings.Join(slices.Sorted(maps.Values(d.Created)), ", "))
@@ -160,7 +195,7 @@ func explain(d decision, waits []string) string {
 		parts = append(parts, "wait "+strings.Join(waits, ", "))
 	}
 	if len(parts) == 0 {
-		return "the pod has all its claims"
+		return fmt.Sprintf("the %s has all its claims", u.kind.Kind)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -169,30 +204,4 @@ func explain(d decision, waits []string) string {
 // change any more.
 func ended(p *corev1.Pod) bool {
 	return podutil.Finished(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == ""
-}
-
-// templatesOf returns the names of the templates of a pod, each once.
-func templatesOf(p *corev1.Pod) (names []string) {
-	for _, e := range p.Spec.ResourceClaims {
-		if e.ResourceClaimTemplateName != nil && e.ResourceClaimName == nil {
-			names = append(names, *e.ResourceClaimTemplateName)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// owned reports whether a pod of that uid is the controller of a claim.
-func owned(c *resourcev1.ResourceClaim, pod types.UID) bool {
-	ref := podOf(c)
-	return ref != nil && ref.UID == pod
-}
-
-// podOf returns the reference to the pod that a claim belongs to; nil if there is none.
-func podOf(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
-	ref := metav1.GetControllerOfNoCopy(c)
-	if ref == nil || ref.Kind != "Pod" || ref.APIVersion != "v1" {
-		return nil
-	}
-	return ref
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,27 +21,27 @@ const protection plan.Protection = resourcev1.Finalizer
 // Observe fills it, and planRelease reads it. The object belongs to a shared cache.
 type claimed struct {
 	Claim *resourcev1.ResourceClaim
-	Over  map[types.UID]bool // pods that need the claim no more: they have ended, or are gone
+	Over  map[types.UID]bool // who needs the claim no more: pods that have ended, and who is gone
 	// the cache lacks the pod that the claim belongs to: the garbage collector deletes the claim
 	OwnerGone bool
-	// Unread are pods that the cache lacks, or shows with another uid: whether they exist has to be read live.
-	Unread map[types.UID]plan.Key
-	// Unseen: a pod exists that the cache lacks. Its end may cause no event.
+	// Unread are those that the cache lacks, or shows with another uid: whether they exist has to be read live.
+	Unread map[types.UID]plan.Ref
+	// Unseen: one exists that the cache lacks. Its end may cause no event.
 	Unseen bool
-	// Waiting are pods on nodes that use the claim and have not reserved it, by name (RC-127).
+	// Waiting are pods on nodes, or PodGroups of such, that use the claim and have not reserved it, by name (RC-127).
 	Waiting []resourcev1.ResourceClaimConsumerReference
 }
 
-// planRelease takes reservations of pods away that need the claim no more, and reserves it for pods that were placed
+// planRelease takes reservations away of who needs the claim no more, and reserves it for pods that were placed
 // without the scheduler. When nobody is left, the claim loses its allocation and its finalizer, and if its pod has
 // ended, it is deleted. Each write depends on the version of the claim before it, so it is safe to stop after any.
 func planRelease(_ time.Time, s claimed) plan.Plan {
 	c := s.Claim
 	if refs := s.proof(); len(refs) > 0 {
-		return plan.Plan{Proof: refs, Why: "look whether the pods exist that have reserved the claim"}
+		return plan.Plan{Proof: refs, Why: "look whether those exist that have reserved the claim"}
 	}
 	freed := c.DeepCopy()
-	isOver := func(r resourcev1.ResourceClaimConsumerReference) bool { return isPod(r) && s.Over[r.UID] }
+	isOver := func(r resourcev1.ResourceClaimConsumerReference) bool { return known(r) && s.Over[r.UID] }
 	freed.Status.ReservedFor = slices.DeleteFunc(freed.Status.ReservedFor, isOver)
 	dropped := len(c.Status.ReservedFor) - len(freed.Status.ReservedFor)
 	refused := s.reserve(freed)
@@ -51,10 +52,10 @@ func planRelease(_ time.Time, s claimed) plan.Plan {
 	var why []string
 	note := func(text string, about ...any) { why = append(why, fmt.Sprintf(text, about...)) }
 	if dropped > 0 {
-		note("take away %d reservations of pods that have ended", dropped)
+		note("take away %d reservations of who has ended or is gone", dropped)
 	}
 	if added > 0 {
-		note("reserve the claim for %d pods that were placed without it", added)
+		note("reserve the claim for %d pods that were placed without it, or their PodGroups", added)
 	}
 	if release && c.Status.Allocation != nil {
 		freed.Status.Allocation = nil
@@ -88,20 +89,20 @@ func planRelease(_ time.Time, s claimed) plan.Plan {
 	return p
 }
 
-// proof names the pods that have to be read live: those that have reserved the claim, and its owner if nobody else has
+// proof names who has to be read live: those that have reserved the claim, and its owner if nobody else has
 // (RC-130).
 func (s claimed) proof() (refs []plan.Ref) {
 	ask := func(uid types.UID) {
-		if key, ok := s.Unread[uid]; ok {
-			refs = append(refs, podRef(key))
+		if ref, ok := s.Unread[uid]; ok {
+			refs = append(refs, ref)
 		}
 	}
 	used := false
 	for _, r := range s.Claim.Status.ReservedFor {
-		if !isPod(r) || !s.Over[r.UID] {
+		if !known(r) || !s.Over[r.UID] {
 			used = true
 		}
-		if isPod(r) {
+		if known(r) {
 			ask(r.UID)
 		}
 	}
@@ -123,18 +124,20 @@ func (s claimed) reserve(c *resourcev1.ResourceClaim) (refused int) {
 	return len(s.Waiting) - n
 }
 
-// isPod reports whether a reservation is that of a pod. Others stay as they are.
-func isPod(r resourcev1.ResourceClaimConsumerReference) bool {
-	return r.APIGroup == "" && r.Resource == "pods"
-}
+// known reports whether a reservation is that of a pod or a PodGroup. Others stay as they are.
+func known(r resourcev1.ResourceClaimConsumerReference) bool { return isPod(r) || isGroup(r) }
 
-// podRef and claimRef name what is read live.
+// podRef, groupRef and claimRef name what is read live.
 func podRef(key plan.Key) plan.Ref {
 	return plan.Ref{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: key.Namespace, Name: key.Name,
 		Metadata: true}
 }
 
-// claimRef names a claim that is read live.
+func groupRef(key plan.Key) plan.Ref {
+	return plan.Ref{Kind: schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), Namespace: key.Namespace,
+		Name: key.Name, Metadata: true}
+}
+
 func claimRef(namespace, name string) plan.Ref {
 	return plan.Ref{Kind: resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), Namespace: namespace, Name: name,
 		Metadata: true}

@@ -1,29 +1,26 @@
 package resourceclaim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// fieldManager owns the names of the claims in the status of a pod.
+// fieldManager owns the names of the claims in the status of a pod or a PodGroup.
 const fieldManager = "ResourceClaimController"
 
-// reportNames records the names of a pod's claims in its status (RC-126). What is applied has all that the status
-// records, because the server takes away what is left out. The uid is a precondition.
+// reportNames records the names of the claims in the status of their user (RC-126). What is applied has all that the
+// status records, because the server takes away what is left out. The uid is a precondition.
 func reportNames(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
-	was := map[string]string{}
-	for _, r := range s.Pod.Status.ResourceClaimStatuses {
-		if r.ResourceClaimName != nil {
-			was[r.Name] = *r.ResourceClaimName
-		}
-	}
+	u := s.user()
+	was := maps.Clone(map[string]string(u.records))
+	maps.DeleteFunc(was, func(_, claim string) bool { return claim == "" })
 	is := maps.Clone(was)
 	maps.Copy(is, d.Claims)
 	for _, r := range did.Results {
@@ -34,22 +31,22 @@ func reportNames(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 	if maps.Equal(was, is) {
 		return plan.Plan{}
 	}
-	why := "record the names of the pod's claims"
 	return plan.Plan{When: plan.Now(), Steps: []plan.Step{plan.Change{
-		Old: s.Pod, New: withNames(s.Pod, is), Subresource: plan.Status,
-		Apply: &plan.Apply{FieldManager: fieldManager, Force: true}, Why: why,
+		Old: u.Object, New: u.withNames(is), Subresource: plan.Status,
+		Apply: &plan.Apply{FieldManager: fieldManager, Force: true},
+		Why:   fmt.Sprintf("record the names of the claims of the %s", u.kind.Kind),
 	}}}
 }
 
-// withNames is a pod with nothing but the names of its claims.
-func withNames(p *corev1.Pod, names map[string]string) *unstructured.Unstructured {
+// withNames is a user with nothing but the names of its claims.
+func (u user) withNames(names map[string]string) *unstructured.Unstructured {
 	var statuses []any
 	for _, entry := range slices.Sorted(maps.Keys(names)) {
 		statuses = append(statuses, map[string]any{"name": entry, "resourceClaimName": names[entry]})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "uid": string(p.UID)},
+		"apiVersion": u.kind.GroupVersion().String(), "kind": u.kind.Kind,
+		"metadata": map[string]any{"namespace": u.GetNamespace(), "name": u.GetName(), "uid": string(u.GetUID())},
 		"status":   map[string]any{"resourceClaimStatuses": statuses},
 	}}
 }

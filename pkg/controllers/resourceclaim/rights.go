@@ -2,13 +2,17 @@ package resourceclaim
 
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
-const group = "resource.k8s.io"
+const (
+	group      = "resource.k8s.io"
+	scheduling = "scheduling.k8s.io"
+)
 
 // Rights are what the controller asks of the API server; RC-163 is the most that its account may have.
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{
 			{Name: "pods"}, {Group: group, Name: "resourceclaims"}, {Group: group, Name: "resourceclaimtemplates"},
+			{Group: scheduling, Name: "podgroups", Gate: claimsGate},
 		},
 		Own: []rbac.Rule{
 			{Resource: "events", Verbs: []string{"create"}, For: "claims that cannot be made"},
@@ -23,6 +27,10 @@ func Rights() rbac.Rights {
 				For: "reservations and allocations"},
 			{Group: group, Resource: "resourceclaims/binding", Verbs: []string{"patch", "update"},
 				For: "reservations and allocations, of which servers since 1.36 ask for this, too", Implied: true},
+			{Group: scheduling, Resource: "podgroups", Verbs: []string{"get"}, Gate: claimsGate, Implied: true,
+				For: "a live look at who has reserved a claim, with the feature gate " + claimsGate},
+			{Group: scheduling, Resource: "podgroups/status", Verbs: []string{"patch"}, Gate: claimsGate,
+				For: "the names of a PodGroup's claims, with the feature gate " + claimsGate},
 		},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
@@ -69,9 +68,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.Known = known(set, s.Data, before)
 	s.Reported, s.Refused = before.Reported, before.Refused
 	s.Taken = k.taken(set, s.Data)
-	after := memory{Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
+	after := memory{Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data, Reported: s.Reported}
 	k.lookUp(s)
-	after.Reported = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
 
@@ -119,7 +117,7 @@ func remember(now time.Time, s snapshot, d decision, seen *memory, did, _ plan.O
 		return seen, true
 	}
 	after := *seen
-	after.Revision = d.update.Name
+	after.Revision, after.Reported = d.update.Name, d.told
 	if !ordered(s.Set) {
 		after.Refused = resume(now, s, d).refusals(did)
 	}
@@ -170,21 +168,4 @@ func (k *caches) claimsOf(s snapshot, ordinal int) (found int) {
 		}
 	}
 	return found
-}
-
-// conflicts are the claims that another owner controls, where the retention policy would have an effect.
-func conflicts(s snapshot) (all map[types.UID]bool) {
-	scaled, deleted := deletedWith(s.Set)
-	if !scaled && !deleted {
-		return nil
-	}
-	for _, claim := range s.Claims {
-		if ref := metav1.GetControllerOfNoCopy(claim); ref != nil && ref.UID != s.Set.UID {
-			if all == nil {
-				all = map[types.UID]bool{}
-			}
-			all[claim.UID] = true
-		}
-	}
-	return all
 }

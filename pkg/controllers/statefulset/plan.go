@@ -57,6 +57,7 @@ type decision struct {
 	adoptions    []plan.Step                  // and releases
 	// adopting says that something is adopted: then nothing else is done in this reconcile.
 	adopting bool
+	told     map[types.UID]bool // claims of which it is said by now that another owner controls them
 	// invalid is what is wrong with the selector; then there is nothing else.
 	invalid error
 }
@@ -107,6 +108,7 @@ func (r *rollout) plan() plan.Plan {
 // newRollout finds the members of the set, and its revisions.
 func newRollout(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, now: now}
+	r.told = told(s)
 	var selector labels.Selector
 	if selector, r.invalid = selectorOf(s.Set); r.invalid != nil {
 		return r

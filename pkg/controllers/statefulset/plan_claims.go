@@ -94,7 +94,7 @@ func (r *rollout) claimOwnerSteps(pod *corev1.Pod, ordinal int, condemned bool) 
 			continue
 		}
 		wanted := claimOwner(r.Set, owner)
-		if wanted != nil && refs.foreign {
+		if scaled, deleted := deletedWith(r.Set); refs.foreign && (scaled || deleted) { // STS-27: with any such policy
 			steps = append(steps, r.conflict(claim)...)
 			wanted = nil
 		}
@@ -119,12 +119,37 @@ func replaceOwner(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *m
 	return plan.Change{Old: claim, New: changed, Unowned: true, Why: "the retention policy of the claim"}
 }
 
+// told returns the claims of which was already said that another owner controls them, as far as one still does and the
+// retention policy would have an effect. It is nil if there are none of the latter.
+func told(s snapshot) (all map[types.UID]bool) {
+	scaled, deleted := deletedWith(s.Set)
+	if !scaled && !deleted {
+		return nil
+	}
+	for _, claim := range s.Claims {
+		if ref := metav1.GetControllerOfNoCopy(claim); ref == nil || ref.UID == s.Set.UID {
+			continue
+		}
+		if all == nil {
+			all = map[types.UID]bool{}
+		}
+		if s.Reported[claim.UID] {
+			all[claim.UID] = true
+		}
+	}
+	return all
+}
+
 // conflict reports, once for each claim, that the retention policy is without effect (STS-27).
 func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	r.say("claim %s is controlled by another owner, the retention policy has no effect on it", claim.Name)
-	if r.Reported[claim.UID] {
+	if r.told[claim.UID] {
 		return nil
 	}
+	if r.told == nil { // no server has such an object: two owners control it, of which the first is the set
+		r.told = map[types.UID]bool{}
+	}
+	r.told[claim.UID] = true
 	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
 }
 

@@ -146,9 +146,25 @@ func TestConflictIsToldOnce(t *testing.T) { // STS-74
 	if p := planned(plantest.Epoch, s); len(p.Steps) != 1 {
 		t.Errorf("the first time: %v", lines(p.Steps))
 	}
-	s.Reported = conflicts(s)
+	d, _ := planSet(plantest.Epoch, s)
+	m, _ := remember(plantest.Epoch, s, d, &memory{}, plan.Outcome{}, plan.Outcome{})
+	s.Reported = m.Reported
 	if p := planned(plantest.Epoch, s); !p.Empty() {
 		t.Errorf("again: %v", lines(p.Steps))
+	}
+}
+
+// A claim of another owner is there before the pod: that is said when the pod is there, and not lost.
+func TestConflictIsToldWhenThePodIsThere(t *testing.T) { // STS-27, STS-74
+	foreign := claim("data-web-0", ownedBy("other"))
+	set := web(1, claims("data"), policy("Retain/Delete"))
+	s := see(set, revision("v1", 1, set), foreign) // its pod is missing
+	d, _ := planSet(plantest.Epoch, s)
+	m, _ := remember(plantest.Epoch, s, d, &memory{}, plan.Outcome{}, plan.Outcome{})
+	s = see(set, revision("v1", 1, set), pod(set, 0, "v1"), foreign)
+	s.Reported = m.Reported
+	if p := planned(plantest.Epoch, s); len(p.Steps) != 1 {
+		t.Errorf("%v", lines(p.Steps))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
+	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -207,7 +208,7 @@ func toleration(s snapshot, t corev1.Taint) time.Duration {
 	if seconds == nil || *seconds > int64(never/time.Second) {
 		return never
 	}
-	return max(0, time.Duration(*seconds)*time.Second)
+	return max(0, workloads.Seconds(*seconds))
 }
 
 // name is what a taint is remembered by. A node that is down may change from one of two taints to the other without

@@ -84,5 +84,5 @@ func finishedAt(job *batchv1.Job) (time.Time, bool) {
 // expiry returns when the time to live of a candidate is over; false if that is not known.
 func expiry(job *batchv1.Job) (time.Time, bool) {
 	at, ok := finishedAt(job)
-	return at.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second), ok
+	return at.Add(workloads.Seconds(*job.Spec.TTLSecondsAfterFinished)), ok
 }
