@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -22,7 +23,9 @@ func Answered(err error) bool {
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return status.Status().Code < 500 || status.Status().Code == 503 && apierrors.IsServiceUnavailable(err)
+		// The API server answers 503 before it begins. A proxy also does so when the server dies over a request.
+		return status.Status().Code < 500 || status.Status().Code == 503 && apierrors.IsServiceUnavailable(err) &&
+			!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	}
 	return false
 }

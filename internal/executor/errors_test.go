@@ -28,6 +28,8 @@ func TestAnswered(t *testing.T) {
 		{"too many requests", apierrors.NewTooManyRequests("wait", 1), true},
 		{"server time-out", apierrors.NewTimeoutError("slow", 1), false},
 		{"internal error", apierrors.NewInternalError(errors.New("etcd")), false},
+		{"it is starting", apierrors.NewServiceUnavailable("starting"), true},
+		{"a proxy in front of it has no answer", apierrors.NewGenericServerResponse(503, "POST", pods, "", "upstream reset", 0, true), false},
 		{"client time-out", context.DeadlineExceeded, false},
 		{"broken connection", &net.OpError{Op: "read", Err: errors.New("reset")}, false},
 		{"no connection: the next server may have been restored",

@@ -110,12 +110,13 @@ func (d *deviceJudge) creationForGroup(r *revision, c *resourcev1.ResourceClaim,
 // no claim goes before its pod, unless that is deleted in the foreground.
 func (d *deviceJudge) deletion(r *revision, c *resourcev1.ResourceClaim) {
 	ref, owned := controller(c)
-	pod := d.pods[ref.UID]
-	if d.ending[c.Namespace] || owned && (ref.Kind != Pod || pod == nil || has(pod, metav1.FinalizerDeleteDependents)) {
+	pod, group := d.pods[ref.UID], d.groups[ref.UID]
+	if d.ending[c.Namespace] || group != nil && has(group, metav1.FinalizerDeleteDependents) ||
+		group == nil && owned && (ref.Kind != Pod || pod == nil || has(pod, metav1.FinalizerDeleteDependents)) {
 		return
 	}
 	if d.judges(false); !owned || d.over[ref.UID].IsZero() {
-		d.report(r, nil, "deleted before its pod, or without one")
+		d.report(r, nil, "deleted before its pod or PodGroup, or without one")
 	}
 }
 
@@ -138,6 +139,16 @@ func (d *deviceJudge) reservations(r *revision, old, c *resourcev1.ResourceClaim
 		excused := ended && d.recent(r, over, Pod)
 		if d.judges(excused); d.pods[uid] == nil || ended && !excused {
 			d.report(r, nil, "reserved for the pod %s with the uid %s, which does not run", name, uid)
+		}
+	}
+	for _, reserved := range c.Status.ReservedFor {
+		if reserved.Resource != "podgroups" || slices.Contains(old.Status.ReservedFor, reserved) {
+			continue
+		}
+		over, gone := d.over[reserved.UID]
+		excused := gone && d.recent(r, over, PodGroup)
+		if d.judges(excused); d.groups[reserved.UID] == nil || gone && !excused {
+			d.report(r, nil, "reserved for the PodGroup %s with the uid %s, which is not there", reserved.Name, reserved.UID)
 		}
 	}
 	for _, reserved := range old.Status.ReservedFor {

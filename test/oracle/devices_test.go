@@ -93,6 +93,13 @@ func TestDevicesFollowPods(t *testing.T) { // S37
 			c := s.Manager().Create(ofGroup("c", "a", g))
 			s.Manager().Edit(s.User().Edit(c, reserveFor(g)), free)
 		}, want: "which is there"},
+		{name: "RC-161 its claim goes, and it is there", write: func(s *scene) {
+			s.Manager().Delete(s.Manager().Create(ofGroup("c", "a", aGroup(s))))
+		}, want: "deleted before its pod or PodGroup"},
+		{name: "RC-161 a claim is reserved for one that never was", write: func(s *scene) {
+			c := s.Manager().Create(ofGroup("c", "a", aGroup(s)))
+			s.Manager().Edit(c, reserveFor(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "x"}}))
+		}, want: "which is not there"},
 		{name: "RC-121 a claim for nobody", write: func(s *scene) { s.Manager().Create(claim("c", "a", nil)) }, want: "never existed"},
 		{name: "RC-121 a claim for an entry without a template", write: func(s *scene) {
 			s.Manager().Create(claim("c", "b", aPod(s)))

@@ -13,7 +13,7 @@ import (
 const (
 	// reference is what the yardstick takes on the machine on which bounds of CPU time were set.
 	reference = 10 * time.Millisecond
-	// slowest is what counts of a machine at most: one that is slower judges nothing.
+	// slowest is what counts of a machine at most: on one that is slower still, tests may fail.
 	slowest = 3
 )
 

@@ -31,8 +31,11 @@ func (r DeviceRecords) Wanted(e corev1.PodResourceClaim) (claim string, ok bool)
 }
 
 // NamedDeviceClaims returns the names of the ResourceClaims that exist before a pod, which its entries name, each once.
-func NamedDeviceClaims(p *corev1.Pod) (names []string) {
-	for _, e := range p.Spec.ResourceClaims {
+func NamedDeviceClaims(p *corev1.Pod) []string { return NamedClaims(p.Spec.ResourceClaims) }
+
+// NamedClaims returns the names of the ResourceClaims that entries name, each once. PodGroups have such entries, too.
+func NamedClaims(entries []corev1.PodResourceClaim) (names []string) {
+	for _, e := range entries {
 		if e.ResourceClaimName != nil {
 			names = append(names, *e.ResourceClaimName)
 		}
@@ -42,12 +45,16 @@ func NamedDeviceClaims(p *corev1.Pod) (names []string) {
 
 // MadeDeviceClaims returns the names of the ResourceClaims that were made for the entries of a pod, as its status
 // says, each once.
-func MadeDeviceClaims(p *corev1.Pod) (names []string) {
+func MadeDeviceClaims(p *corev1.Pod) []string {
 	if len(p.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	r := DeviceRecordsOf(p)
-	for _, e := range p.Spec.ResourceClaims {
+	return DeviceRecordsOf(p).Made(p.Spec.ResourceClaims)
+}
+
+// Made returns the names of the ResourceClaims that are recorded for entries with a template, each once.
+func (r DeviceRecords) Made(entries []corev1.PodResourceClaim) (names []string) {
+	for _, e := range entries {
 		if name, ok := r.Wanted(e); ok && name != "" {
 			names = append(names, name)
 		}

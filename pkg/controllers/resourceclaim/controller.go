@@ -76,7 +76,7 @@ func (o *Options) ofPods(k *caches, own collectors) making {
 		Applied:  own.applied,
 	}
 	if k.groups != nil {
-		c.Watches = append(c.Watches, k.groups.groups.Watch(k.podsByGroup))
+		c.Watches = append(c.Watches, k.groups.byClaim.Watch(k.podsByGroup))
 	}
 	return c
 }
@@ -84,8 +84,8 @@ func (o *Options) ofPods(k *caches, own collectors) making {
 // ofGroups is the controller that makes the claims of PodGroups.
 func (o *Options) ofGroups(k *caches, own collectors) making {
 	c := o.ofPods(k, own)
-	c.Name, c.QueueName, c.Explained = "resource_claim_podgroup", queue, []string{k.groups.groups.Kind().Kind}
-	c.Watches = []reconcile.Watch{k.groups.groups.Watch(k.groupsByGroup), k.claims.Watch(k.groupsByClaim),
+	c.Name, c.QueueName, c.Explained = "resource_claim_podgroup", queue, []string{k.groups.byClaim.Kind().Kind}
+	c.Watches = []reconcile.Watch{k.groups.byClaim.Watch(k.groupsByGroup), k.claims.Watch(k.groupsByClaim),
 		k.templates.Watch(k.groupsByTemplate)}
 	c.Observe = k.observeGroup
 	return c
@@ -109,7 +109,7 @@ func (o *Options) ofClaims(k *caches) reconcile.Controller[claimed, struct{}, st
 		Prove:            k.proveClaim,
 	}
 	if k.groups != nil {
-		c.Watches = append(c.Watches, k.groups.groups.Watch(k.claimsByGroup, informers.WithNews))
+		c.Watches = append(c.Watches, k.groups.byClaim.Watch(k.claimsByGroup, informers.WithNews))
 	}
 	return c
 }

@@ -145,7 +145,7 @@ func (k *caches) cache(t interface{ Fatal(...any) }, o plan.Object) {
 	case *resourcev1.ResourceClaimTemplate:
 		informer = k.templates.Informer()
 	case *podGroup:
-		informer = k.groups.groups.Informer()
+		informer = k.groups.byClaim.Informer()
 	}
 	if err := informer.GetIndexer().Add(o); err != nil {
 		t.Fatal(err)

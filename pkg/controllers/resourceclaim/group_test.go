@@ -319,7 +319,7 @@ func TestEqualEntriesShareTheClaimOfTheGroup(t *testing.T) {
 		k := newGroupedCaches(t, pod, group, newTemplate("gpu"), newTemplate("tpu"))
 		k.settle(t, "gang", k.observeGroup)
 		k.settle(t, "web", k.observe)
-		u, g := userOfPod(k.pods.Get("shop", "web")), userOfGroup(k.groups.groups.Get("shop", "gang"))
+		u, g := userOfPod(k.pods.Get("shop", "web")), userOfGroup(k.groups.byClaim.Get("shop", "gang"))
 		for _, e := range u.entries {
 			name, needed := u.records.Wanted(e)
 			owner := u.GetUID()
@@ -334,7 +334,7 @@ func TestEqualEntriesShareTheClaimOfTheGroup(t *testing.T) {
 				t.Errorf("the claim %s of the entry %s: %+v", name, e.Name, c)
 			}
 		}
-		if k.lacks(k.pods.Get("shop", "web")) || k.groupLacks(k.groups.groups.Get("shop", "gang")) {
+		if k.lacks(k.pods.Get("shop", "web")) || k.groupLacks(k.groups.byClaim.Get("shop", "gang")) {
 			t.Error("something is lacking")
 		}
 	})

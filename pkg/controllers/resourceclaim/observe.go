@@ -40,13 +40,13 @@ func keysIn(namespace string, names []string) []string {
 	return names
 }
 
-// made stands before the names of claims in the index of pods that were made for them.
-const made = "made for: "
+// madeFor stands before the names of claims in the index of pods that were made for them.
+const madeFor = "made for: "
 
 // claimsUsed is the index of pods by the claims that their entries name, and by those that were made for them.
 func claimsUsed(p *corev1.Pod) []string {
 	return append(keysIn(p.Namespace, podutil.NamedDeviceClaims(p)),
-		keysIn(made+p.Namespace, podutil.MadeDeviceClaims(p))...)
+		keysIn(madeFor+p.Namespace, podutil.MadeDeviceClaims(p))...)
 }
 
 // templatesUsed is the index of pods by templates.
@@ -67,7 +67,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 		o.Snapshot.Missing = r.Memory.Missing
 	}
 	if pod.DeletionTimestamp == nil && !podutil.Finished(pod) {
-		group, unseen := k.groupOf(pod)
+		group, unseen := k.podGroupOf(pod)
 		o.Snapshot.GroupUnseen = unseen
 		o.Snapshot.Entries = k.entriesOf(userOfPod(pod), group)
 	}
@@ -160,7 +160,7 @@ func (k *caches) prove(o observation, proof reconcile.Proof) observation {
 			continue
 		}
 		e.Unread = false
-		e.Hidden = found != nil && metav1.IsControlledBy(found, u)
+		e.Hidden = found != nil && (metav1.IsControlledBy(found, u) || k.groups == nil && groupOf(found) != nil)
 	}
 	return o
 }
@@ -192,7 +192,7 @@ func (k *caches) lacks(p *corev1.Pod) bool {
 	if len(p.Spec.ResourceClaims) == 0 {
 		return false
 	}
-	group, unseen := k.groupOf(p)
+	group, unseen := k.podGroupOf(p)
 	return unseen || k.misses(userOfPod(p), group)
 }
 
@@ -237,7 +237,7 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 // record it, and whose it is or was.
 func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 	for _, c := range changedOwner(before, after) {
-		users := k.pods.By(made + c.Namespace + "/" + c.Name)
+		users := k.pods.By(madeFor + c.Namespace + "/" + c.Name)
 		if ref := podOf(c); ref != nil {
 			if p := k.pods.Get(c.Namespace, ref.Name); p != nil && p.UID == ref.UID {
 				users = append(users, p)

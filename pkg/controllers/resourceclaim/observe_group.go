@@ -29,7 +29,7 @@ func groupAPIs() []schema.GroupVersionResource {
 
 // groupCaches are read only where PodGroups may have claims.
 type groupCaches struct {
-	groups     informers.IndexedStore[*schedulingv1beta1.PodGroup] // by the claims that were made for them
+	byClaim    informers.IndexedStore[*schedulingv1beta1.PodGroup] // by the claims that were made for them
 	byTemplate informers.IndexedStore[*schedulingv1beta1.PodGroup] // the same, by the templates that they name
 	pods       informers.IndexedStore[*corev1.Pod]                 // with entries, by their PodGroups
 }
@@ -38,7 +38,7 @@ type groupCaches struct {
 func newGroupCaches(f *informers.Factory, fields informers.PodFields) (*groupCaches, error) {
 	k := &groupCaches{}
 	var errs [3]error
-	k.groups, errs[0] = informers.IndexedObjects(f, "resource claim", func(g *schedulingv1beta1.PodGroup) []string {
+	k.byClaim, errs[0] = informers.IndexedObjects(f, "resource claim", func(g *schedulingv1beta1.PodGroup) []string {
 		return keysIn(g.Namespace, userOfGroup(g).made())
 	}, "spec.resourceClaims", "status.resourceClaimStatuses")
 	k.byTemplate, errs[1] = informers.IndexedObjects(f, "resource claim template",
@@ -61,19 +61,19 @@ func groupName(p *corev1.Pod) string {
 	return ""
 }
 
-// groupOf returns the PodGroup of a pod, nil if it has none. unseen says that the cache lacks it. Without the feature
+// podGroupOf returns the PodGroup of a pod, nil if it has none. unseen says that the cache lacks it. Without the feature
 // gate no pod has one.
-func (k *caches) groupOf(p *corev1.Pod) (group *schedulingv1beta1.PodGroup, unseen bool) {
+func (k *caches) podGroupOf(p *corev1.Pod) (group *schedulingv1beta1.PodGroup, unseen bool) {
 	if k.groups == nil || groupName(p) == "" {
 		return nil, false
 	}
-	group = k.groups.groups.Get(p.Namespace, groupName(p))
+	group = k.groups.byClaim.Get(p.Namespace, groupName(p))
 	return group, group == nil
 }
 
 // observeGroup finds a PodGroup, and the claims and templates of its entries.
 func (k *caches) observeGroup(_ context.Context, r reconcile.Request[memory]) (o observation, err error) {
-	g := k.groups.groups.Get(r.Key.Namespace, r.Key.Name)
+	g := k.groups.byClaim.Get(r.Key.Namespace, r.Key.Name)
 	if g == nil {
 		return o, nil
 	}
@@ -94,7 +94,7 @@ func (k *caches) groupWith(c *resourcev1.ResourceClaim) *schedulingv1beta1.PodGr
 	if ref == nil || k.groups == nil {
 		return nil
 	}
-	g := k.groups.groups.Get(c.Namespace, ref.Name)
+	g := k.groups.byClaim.Get(c.Namespace, ref.Name)
 	if g == nil || g.UID != ref.UID || !slices.Contains(userOfGroup(g).made(), c.Name) {
 		return nil
 	}
@@ -132,9 +132,9 @@ func sameRecords(was, is *schedulingv1beta1.PodGroup) bool {
 // groupsByClaim returns the PodGroups that may lack a claim because one has come, gone or has another owner.
 func (k *caches) groupsByClaim(before, after plan.Object) (keys []plan.Key) {
 	for _, c := range changedOwner(before, after) {
-		groups := k.groups.groups.By(c.Namespace + "/" + c.Name)
+		groups := k.groups.byClaim.By(c.Namespace + "/" + c.Name)
 		if ref := groupOf(c); ref != nil {
-			if g := k.groups.groups.Get(c.Namespace, ref.Name); g != nil && g.UID == ref.UID {
+			if g := k.groups.byClaim.Get(c.Namespace, ref.Name); g != nil && g.UID == ref.UID {
 				groups = append(groups, g)
 			}
 		}

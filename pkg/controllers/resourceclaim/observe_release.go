@@ -58,8 +58,10 @@ func (k *caches) look(c *resourcev1.ResourceClaim, gone map[types.UID]bool) clai
 		switch {
 		case isPod(r):
 			look(r.Name, r.UID)
-		case isGroup(r) && k.groups != nil && !k.groups.groups.Missing(): // RC-161
-			g := k.groups.groups.Get(c.Namespace, r.Name)
+		case isGroup(r) && k.groups != nil && k.groups.byClaim.Missing():
+			s.Unseen = true // the API may come back without the PodGroup, which is no event
+		case isGroup(r) && k.groups != nil: // RC-161
+			g := k.groups.byClaim.Get(c.Namespace, r.Name)
 			note(groupRef(plan.Key{Namespace: c.Namespace, Name: r.Name}), r.UID, g != nil && g.UID == r.UID, false)
 		}
 	}
@@ -91,7 +93,7 @@ func (k *caches) waiting(c *resourcev1.ResourceClaim) (all []resourcev1.Resource
 	}
 	has := reservations(c)
 	if owner := groupOf(c); owner != nil && k.groups != nil && !has[owner.UID] {
-		users = append(users, k.pods.By(made+c.Namespace+"/"+c.Name)...)
+		users = append(users, k.pods.By(madeFor+c.Namespace+"/"+c.Name)...)
 	}
 	for _, p := range users {
 		if r, ok := k.consumer(p, c); ok && !has[r.UID] {
@@ -111,7 +113,7 @@ func (k *caches) consumer(p *corev1.Pod, c *resourcev1.ResourceClaim) (
 	if !mayReserve(p) {
 		return r, false
 	}
-	group, unseen := k.groupOf(p)
+	group, unseen := k.podGroupOf(p)
 	if unseen {
 		return r, false
 	}
@@ -122,9 +124,9 @@ func (k *caches) consumer(p *corev1.Pod, c *resourcev1.ResourceClaim) (
 	if group != nil {
 		ofGroup := userOfGroup(group)
 		// what was made for an earlier group of the name, or for the pod itself, is not the group's
-		made := owner != nil && owner.UID == group.UID
+		its := owner != nil && owner.UID == group.UID
 		if slices.ContainsFunc(u.entries, func(e corev1.PodResourceClaim) bool {
-			return (names(e) || made && e.ResourceClaimName == nil && u.records[e.Name] == c.Name) && ofGroup.has(e)
+			return (names(e) || its && e.ResourceClaimName == nil && u.records[e.Name] == c.Name) && ofGroup.has(e)
 		}) {
 			return ofGroup.consumer(), true
 		}
@@ -198,7 +200,7 @@ func sameOwner(was, is *resourcev1.ResourceClaim) bool {
 func (k *caches) due(c *resourcev1.ResourceClaim) []plan.Key {
 	s := k.look(c, nil)
 	idle := c.DeletionTimestamp != nil && len(c.Status.ReservedFor) == 0
-	if len(s.Over)+len(s.Unread)+len(s.Waiting) == 0 && !idle {
+	if len(s.Over)+len(s.Unread)+len(s.Waiting) == 0 && !idle && !s.Unseen {
 		return nil
 	}
 	return []plan.Key{plan.KeyOf(c)}

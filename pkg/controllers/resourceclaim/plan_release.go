@@ -26,7 +26,7 @@ type claimed struct {
 	OwnerGone bool
 	// Unread are those that the cache lacks, or shows with another uid: whether they exist has to be read live.
 	Unread map[types.UID]plan.Ref
-	// Unseen: one exists that the cache lacks. Its end may cause no event.
+	// Unseen: one exists that the cache lacks, or may exist. Its end may cause no event.
 	Unseen bool
 	// Waiting are pods on nodes, or PodGroups of such, that use the claim and have not reserved it, by name (RC-127).
 	Waiting []resourcev1.ResourceClaimConsumerReference

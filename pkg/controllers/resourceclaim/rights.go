@@ -3,7 +3,7 @@ package resourceclaim
 import "github.com/standalone-kcm/controller-manager/pkg/rbac"
 
 const (
-	group      = "resource.k8s.io"
+	resources  = "resource.k8s.io"
 	scheduling = "scheduling.k8s.io"
 )
 
@@ -11,7 +11,7 @@ const (
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{
-			{Name: "pods"}, {Group: group, Name: "resourceclaims"}, {Group: group, Name: "resourceclaimtemplates"},
+			{Name: "pods"}, {Group: resources, Name: "resourceclaims"}, {Group: resources, Name: "resourceclaimtemplates"},
 			{Group: scheduling, Name: "podgroups", Gate: claimsGate},
 		},
 		Own: []rbac.Rule{
@@ -19,13 +19,13 @@ func Rights() rbac.Rights {
 			{Resource: "events", Verbs: []string{"patch"}, For: "such an event that is repeated", Implied: true},
 			{Resource: "pods", Verbs: []string{"get"}, For: "a live look at who has reserved a claim"},
 			{Resource: "pods/status", Verbs: []string{"patch"}, For: "the names of a pod's claims"},
-			{Group: group, Resource: "resourceclaims", Verbs: []string{"create", "delete", "patch"},
+			{Group: resources, Resource: "resourceclaims", Verbs: []string{"create", "delete", "patch"},
 				For: "claims of templates, and their finalizer"},
-			{Group: group, Resource: "resourceclaims", Verbs: []string{"get"},
+			{Group: resources, Resource: "resourceclaims", Verbs: []string{"get"},
 				For: "a live look at a claim that a pod records and the cache lacks", Implied: true},
-			{Group: group, Resource: "resourceclaims/status", Verbs: []string{"patch"},
+			{Group: resources, Resource: "resourceclaims/status", Verbs: []string{"patch"},
 				For: "reservations and allocations"},
-			{Group: group, Resource: "resourceclaims/binding", Verbs: []string{"patch", "update"},
+			{Group: resources, Resource: "resourceclaims/binding", Verbs: []string{"patch", "update"},
 				For: "reservations and allocations, of which servers since 1.36 ask for this, too", Implied: true},
 			{Group: scheduling, Resource: "podgroups", Verbs: []string{"get"}, Gate: claimsGate, Implied: true,
 				For: "a live look at who has reserved a claim, with the feature gate " + claimsGate},

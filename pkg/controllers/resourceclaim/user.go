@@ -43,24 +43,10 @@ func userOfGroup(g *schedulingv1beta1.PodGroup) user {
 }
 
 // made returns the names of the claims that were made for the user, as its status says.
-func (u user) made() (names []string) {
-	for _, e := range u.entries {
-		if name, ok := u.records.Wanted(e); ok && name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func (u user) made() []string { return u.records.Made(u.entries) }
 
 // named returns the names of the claims that its entries name.
-func (u user) named() (names []string) {
-	for _, e := range u.entries {
-		if e.ResourceClaimName != nil {
-			names = append(names, *e.ResourceClaimName)
-		}
-	}
-	return names
-}
+func (u user) named() []string { return podutil.NamedClaims(u.entries) }
 
 // templates returns the names of the templates of the user, each once.
 func (u user) templates() (names []string) {
@@ -111,7 +97,7 @@ func podOf(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 }
 
 // groupOf returns the reference to the PodGroup that a claim belongs to, of any version; nil if there is none.
-func groupOf(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
+func groupOf(c metav1.Object) *metav1.OwnerReference {
 	ref := metav1.GetControllerOfNoCopy(c)
 	if ref == nil || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() !=
 		(schema.GroupKind{Group: schedulingv1beta1.GroupName, Kind: "PodGroup"}) {

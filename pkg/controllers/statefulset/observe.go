@@ -117,7 +117,10 @@ func remember(now time.Time, s snapshot, d decision, seen *memory, did, _ plan.O
 		return seen, true
 	}
 	after := *seen
-	after.Revision, after.Reported = d.update.Name, d.told
+	after.Revision = d.update.Name
+	if did.Err == nil && !did.Stopped { // else the events may not have been recorded
+		after.Reported = d.told
+	}
 	if !ordered(s.Set) {
 		after.Refused = resume(now, s, d).refusals(did)
 	}

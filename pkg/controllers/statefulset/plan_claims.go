@@ -120,20 +120,16 @@ func replaceOwner(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *m
 }
 
 // told returns the claims of which was already said that another owner controls them, as far as one still does and the
-// retention policy would have an effect. It is nil if there are none of the latter.
-func told(s snapshot) (all map[types.UID]bool) {
+// retention policy would have an effect. It is nil if that has none.
+func told(s snapshot) map[types.UID]bool {
 	scaled, deleted := deletedWith(s.Set)
 	if !scaled && !deleted {
 		return nil
 	}
+	all := map[types.UID]bool{}
 	for _, claim := range s.Claims {
-		if ref := metav1.GetControllerOfNoCopy(claim); ref == nil || ref.UID == s.Set.UID {
-			continue
-		}
-		if all == nil {
-			all = map[types.UID]bool{}
-		}
-		if s.Reported[claim.UID] {
+		ref := metav1.GetControllerOfNoCopy(claim)
+		if ref != nil && ref.UID != s.Set.UID && s.Reported[claim.UID] {
 			all[claim.UID] = true
 		}
 	}
@@ -145,9 +141,6 @@ func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	r.say("claim %s is controlled by another owner, the retention policy has no effect on it", claim.Name)
 	if r.told[claim.UID] {
 		return nil
-	}
-	if r.told == nil { // no server has such an object: two owners control it, of which the first is the set
-		r.told = map[types.UID]bool{}
 	}
 	r.told[claim.UID] = true
 	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
