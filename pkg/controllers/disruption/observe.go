@@ -25,8 +25,8 @@ import (
 const (
 	// largeBudget is how many pods have to be looked at for a budget of which it is remembered what they added up to.
 	largeBudget = 100
-	// mostRemembered bounds what budgets remember of their pods, some 60 bytes for each pod and budget: a budget does so
-	// only if its pods, times all budgets of the namespace, are no more. Else all are counted each time.
+	// mostRemembered bounds what budgets remember of their pods, some 60 bytes for each pod and budget: a budget does
+	// so only if its pods, times all budgets of the namespace, are no more. Else all are counted each time.
 	mostRemembered = 1 << 21
 )
 

@@ -61,8 +61,8 @@ func groupName(p *corev1.Pod) string {
 	return ""
 }
 
-// podGroupOf returns the PodGroup of a pod, nil if it has none. unseen says that the cache lacks it. Without the feature
-// gate no pod has one.
+// podGroupOf returns the PodGroup of a pod, nil if it has none. unseen says that the cache lacks it. Without the
+// feature gate no pod has one.
 func (k *caches) podGroupOf(p *corev1.Pod) (group *schedulingv1beta1.PodGroup, unseen bool) {
 	if k.groups == nil || groupName(p) == "" {
 		return nil, false

@@ -11,7 +11,8 @@ const (
 func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{
-			{Name: "pods"}, {Group: resources, Name: "resourceclaims"}, {Group: resources, Name: "resourceclaimtemplates"},
+			{Name: "pods"}, {Group: resources, Name: "resourceclaims"},
+			{Group: resources, Name: "resourceclaimtemplates"},
 			{Group: scheduling, Name: "podgroups", Gate: claimsGate},
 		},
 		Own: []rbac.Rule{
