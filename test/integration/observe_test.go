@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -129,11 +130,12 @@ type stand struct {
 }
 
 // standsFor makes a pod with the label and the account that pods of a program have. A tunnel to it leads to whoever has the port of
-// managers.
+// managers. No two have one name: who plays the kubelet deletes pods by name, and may mean the one before.
 func (b *bench) standsFor(program string) stand {
 	b.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: program + "-" + b.ns, Labels: map[string]string{"app.kubernetes.io/name": program}},
+		ObjectMeta: metav1.ObjectMeta{Name: program + "-" + b.ns + "-" + rand.String(5),
+			Labels: map[string]string{"app.kubernetes.io/name": program}},
 		Spec: corev1.PodSpec{ServiceAccountName: program, AutomountServiceAccountToken: ptr.To(false),
 			Containers: []corev1.Container{{Name: "program", Image: "program"}}},
 	}
