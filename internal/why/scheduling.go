@@ -274,24 +274,28 @@ func (w *world) refusesPod(ctx context.Context, p *corev1.Pod, n *corev1.Node) *
 
 // exceeds reports whether a pod requests more of a resource than any node has that it may be on.
 func (w *world) exceeds(ctx context.Context, p *corev1.Pod, name corev1.ResourceName) bool {
-	wants := requestOf(p, name)
-	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
+	wants, all := requestOf(p, name), list[*corev1.Node](ctx, w, "", nil)
+	for _, n := range all {
 		has := n.Status.Allocatable[name]
 		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); fits && err == nil && wants.Cmp(has) <= 0 {
 			return false
 		}
 	}
-	return true
+	return len(all) > 0 // else they could not be read: the scheduler has seen some
 }
 
 // tooLarge adds to a verdict whether any node is large enough for a pod.
 func (w *world) tooLarge(ctx context.Context, p *corev1.Pod, name corev1.ResourceName, v *verdict) *verdict {
-	wants := requestOf(p, name)
+	wants, all := requestOf(p, name), list[*corev1.Node](ctx, w, "", nil)
 	var largest resource.Quantity
-	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
+	for _, n := range all {
 		if q := n.Status.Allocatable[name]; q.Cmp(largest) > 0 {
 			largest = q
 		}
+	}
+	if len(all) == 0 { // they may not be read
+		v.says = fmt.Sprintf("it requests %s of %s: %s", wants.String(), name, v.says)
+		return v.until("pods end, larger or more nodes come, or the pod template requests less")
 	}
 	if wants.Cmp(largest) > 0 {
 		v.reason = "TooLarge"
