@@ -364,8 +364,8 @@ var resourceClaimMutants = []Mutant{
 	},
 	{
 		Name: "a template that comes late makes no claims",
-		Edits: []Edit{{deviceFolder + "observe.go", "if after == nil {\n\t\treturn nil\n\t}\n\tfor _, p := range k.byTemplate",
-			"if after != nil {\n\t\treturn nil\n\t}\n\tfor _, p := range k.byTemplate"}},
+		Edits: []Edit{{deviceFolder + "observe.go", "if after == nil {\n\t\treturn nil\n\t}\n\treturn lacking(k.byTemplate",
+			"if after != nil {\n\t\treturn nil\n\t}\n\treturn lacking(k.byTemplate"}},
 		Script: withoutElection + "\n\t\t\tat 5s   devicepod web template=gpus entries=1 image=good:1\n\t\t\tat 40s  devicetemplate gpus",
 		Oracle: SettledOracle,
 	},

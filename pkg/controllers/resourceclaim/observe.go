@@ -246,23 +246,24 @@ func (k *caches) enqueuedByClaim(before, after plan.Object) (keys []plan.Key) {
 		if g := k.groupWith(c); g != nil {
 			users = append(users, k.groups.pods.By(g.Namespace+"/"+g.Name)...)
 		}
-		for _, p := range users {
-			if k.lacks(p) {
-				keys = append(keys, plan.KeyOf(p))
-			}
-		}
+		keys = append(keys, lacking(users, k.lacks)...)
 	}
 	return distinctKeys(keys)
 }
 
 // enqueuedByTemplate returns the pods that may lack a claim of a template that is new or has changed (RC-113).
-func (k *caches) enqueuedByTemplate(_, after plan.Object) (keys []plan.Key) {
+func (k *caches) enqueuedByTemplate(_, after plan.Object) []plan.Key {
 	if after == nil {
 		return nil
 	}
-	for _, p := range k.byTemplate.By(after.GetNamespace() + "/" + after.GetName()) {
-		if k.lacks(p) {
-			keys = append(keys, plan.KeyOf(p))
+	return lacking(k.byTemplate.By(after.GetNamespace()+"/"+after.GetName()), k.lacks)
+}
+
+// lacking returns the keys of the pods or PodGroups that may lack a claim.
+func lacking[T plan.Object](users []T, lacks func(T) bool) (keys []plan.Key) {
+	for _, u := range users {
+		if lacks(u) {
+			keys = append(keys, plan.KeyOf(u))
 		}
 	}
 	return keys

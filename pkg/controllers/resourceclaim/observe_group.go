@@ -138,41 +138,27 @@ func (k *caches) groupsByClaim(before, after plan.Object) (keys []plan.Key) {
 				groups = append(groups, g)
 			}
 		}
-		for _, g := range groups {
-			if k.groupLacks(g) {
-				keys = append(keys, plan.KeyOf(g))
-			}
-		}
+		keys = append(keys, lacking(groups, k.groupLacks)...)
 	}
 	return distinctKeys(keys)
 }
 
 // groupsByTemplate returns the PodGroups that may lack a claim of a template that is new or has changed (RC-113).
-func (k *caches) groupsByTemplate(_, after plan.Object) (keys []plan.Key) {
+func (k *caches) groupsByTemplate(_, after plan.Object) []plan.Key {
 	if after == nil {
 		return nil
 	}
-	for _, g := range k.groups.byTemplate.By(after.GetNamespace() + "/" + after.GetName()) {
-		if k.groupLacks(g) {
-			keys = append(keys, plan.KeyOf(g))
-		}
-	}
-	return keys
+	return lacking(k.groups.byTemplate.By(after.GetNamespace()+"/"+after.GetName()), k.groupLacks)
 }
 
 // podsByGroup returns the pods of a PodGroup that may lack a claim, if it has come or its records have changed.
-func (k *caches) podsByGroup(before, after plan.Object) (keys []plan.Key) {
+func (k *caches) podsByGroup(before, after plan.Object) []plan.Key {
 	was, _ := before.(*schedulingv1beta1.PodGroup)
 	is, _ := after.(*schedulingv1beta1.PodGroup)
 	if is == nil || sameRecords(was, is) {
 		return nil
 	}
-	for _, p := range k.groups.pods.By(is.Namespace + "/" + is.Name) {
-		if k.lacks(p) {
-			keys = append(keys, plan.KeyOf(p))
-		}
-	}
-	return keys
+	return lacking(k.groups.pods.By(is.Namespace+"/"+is.Name), k.lacks)
 }
 
 // claimsByGroup returns the claims that a PodGroup has reserved that is gone, and those that pods on nodes use of one
