@@ -175,6 +175,9 @@ func (w *Writing) follow(c *outgoing) error {
 			c.Old.GetName(),
 		)
 	}
+	if !before.only && !sameLists(c.Old, c.New) && !sameLists(before.answer, c.Old) {
+		return plan.ErrStale // a list that may be replaced whole is not what was observed
+	}
 	keep := c.options.Method == client.MethodUpdate && sameMetadata(c.Old, c.New)
 	c.Old, c.New = withVersion(c.Old, before.version), withVersion(c.New, before.version)
 	if keep { // an update replaces the metadata, also what admission has added to the first change
@@ -192,12 +195,16 @@ func takeMetadata(o plan.Object, from metav1.Object) {
 	o.SetOwnerReferences(from.GetOwnerReferences())
 }
 
+// sameLists compares the lists of the metadata that may be replaced whole.
+func sameLists(a, b metav1.Object) bool {
+	return equality.Semantic.DeepEqual(a.GetFinalizers(), b.GetFinalizers()) &&
+		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
+}
+
 // sameMetadata compares what users and controllers write of the metadata of an object.
 func sameMetadata(a, b plan.Object) bool {
 	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) &&
-		equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
-		equality.Semantic.DeepEqual(a.GetFinalizers(), b.GetFinalizers()) &&
-		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
+		equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) && sameLists(a, b)
 }
 
 // withVersion returns a copy that says that it is of this version.

@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,3 +135,30 @@ func TestObjectAndStatus(t *testing.T) {
 
 // errRefused stands for an error that is not one of the server.
 var errRefused = errors.New("refused")
+
+// After a change that says nothing of what others have written, a list that is replaced whole is the one that was observed.
+func TestALongListIsNotReplacedAfterAnUncheckedChange(t *testing.T) {
+	owner, b := newSet(), newBench(t)
+	p := newPod("p", owner)
+	for i := range 201 {
+		p.Finalizers = append(p.Finalizers, fmt.Sprint("example.com/f", i))
+	}
+	p = put(b, p)
+	b.BeforeWrite(func(clienttest.Write) error { // another one writes before the first change
+		b.BeforeWrite(nil)
+		other := p.DeepCopy()
+		other.Finalizers = append(other.Finalizers, "example.com/of-another")
+		put(b, other)
+		return nil
+	})
+	failed := p.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	freed := failed.DeepCopy()
+	freed.Finalizers = freed.Finalizers[1:]
+	did := b.apply(owner, plan.Change{Old: p, New: failed, Subresource: plan.Status}, plan.Change{Old: failed, New: freed})
+	now, pods := &corev1.Pod{}, client.MappingFor[*corev1.Pod]()
+	if err := b.Get(t.Context(), pods, plan.KeyOf(p), now); err != nil || !errors.Is(did.Err, plan.ErrStale) ||
+		!slices.Contains(now.Finalizers, "example.com/of-another") {
+		t.Errorf("%v, %v, %d finalizers", did.Err, err, len(now.Finalizers))
+	}
+}

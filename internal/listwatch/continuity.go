@@ -59,8 +59,9 @@ func (c *Client) Continuous(ctx context.Context) error {
 const proofTimeout = 3 * time.Second
 
 // prove compares the version that was reached last with where the server is. A resource that cannot be read is no
-// proof, so the next one is asked.
+// proof, so the next one is asked. If none can, and one of them may be later, nothing is proved.
 func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
+	var unsure error
 	for _, s := range l.reached() {
 		limited, cancel := context.WithTimeout(ctx, proofTimeout)
 		now, err := s.read(limited)
@@ -69,6 +70,9 @@ func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 		var answer apierrors.APIStatus
 		switch {
 		case silent || errors.As(err, &answer):
+			if !apierrors.IsForbidden(err) {
+				unsure = err
+			}
 			continue
 		case err != nil:
 			return fmt.Errorf("whether the API server has gone back: %w", err)
@@ -80,6 +84,9 @@ func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 			return ctx.Err()
 		}
 		return nil
+	}
+	if unsure != nil { // not wrapped: it is no answer to the write that waits, to which a 404 would mean absence
+		return fmt.Errorf("whether the API server has gone back: %v", unsure)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ func TestWritesAfterACutWatch(t *testing.T) {
 		return func(context.Context) (string, error) { return version, err }
 	}
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
+	busy, noUpstream := apierrors.NewTooManyRequests("initializing", 1), apierrors.NewServiceUnavailable("no upstream")
 	for _, c := range []struct {
 		name       string
 		pods, jobs versionReader // pods were at 9, Jobs at 12
@@ -38,6 +39,11 @@ func TestWritesAfterACutWatch(t *testing.T) {
 			waits: time.Minute},
 		{name: "one resource is silent", jobs: silence, pods: answers("9", nil), sent: true, waits: proofTimeout},
 		{name: "nothing may be read", jobs: answers("", refused), pods: answers("", refused), sent: true},
+		{name: "all are put off", jobs: answers("", busy), pods: answers("", busy)},
+		{name: "a proxy answers for all", jobs: answers("", noUpstream), pods: answers("", noUpstream)},
+		{name: "one is put off, and the other answers", jobs: answers("", busy), pods: answers("9", nil), sent: true},
+		{name: "one is put off, and the other went back", jobs: answers("", busy), pods: answers("8", nil), told: true, waits: time.Minute},
+		{name: "all are silent", jobs: silence, pods: silence, waits: 2 * proofTimeout},
 		{name: "versions that are no numbers", jobs: answers("a", nil), pods: answers("b", nil), sent: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -122,6 +122,10 @@ func New[L runtime.Object](
 				return retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
 			})
 			if err != nil {
+				if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
+					// client-go would ask for the same again, after pauses that do not end with ctx. A list may do.
+					err = errors.New(err.Error())
+				}
 				return nil, err
 			}
 			return trackWatch(s.Activity, w, o, s.Gate.Listing(convert)), nil

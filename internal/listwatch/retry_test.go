@@ -3,13 +3,17 @@ package listwatch
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
@@ -91,6 +95,35 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 		f := &outage{err: errAway, until: began.Add(time.Hour)}
 		if _, err := retry(ctx, &Source{}, metav1.ListOptions{}, f.try); !errors.Is(err, errAway) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// A server that puts off watches with initial events and lists does not keep a cache from being filled when it can, nor the process from
+// ending.
+func TestABusyServerHoldsUpNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := apierrors.NewTooManyRequests("busy", 1)
+		var lists atomic.Int32
+		list := func(context.Context, metav1.ListOptions) (*corev1.PodList, error) { lists.Add(1); return nil, busy }
+		watches := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, busy }
+		s := &Source{Of: "*v1.Pod", Resource: "pods", Activity: &Activity{}, Rollbacks: &Rollbacks{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			cache.NewReflectorWithOptions(New(s, list, watches, nil), &corev1.Pod{},
+				cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{}).RunWithContext(ctx)
+		}()
+		time.Sleep(3*time.Minute + 10*time.Millisecond)
+		if lists.Load() < 20 {
+			t.Errorf("asked %d times", lists.Load())
+		}
+		cancel()
+		began := time.Now()
+		<-ended
+		if took := time.Since(began); took > 0 {
+			t.Errorf("ended after %v", took)
 		}
 	})
 }

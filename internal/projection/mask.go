@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -132,10 +131,12 @@ func lookUp(in reflect.Type, name string) (number int, within reflect.Type, err 
 	if in = elementType(in); in == nil || in.Kind() != reflect.Struct {
 		return 0, nil, fmt.Errorf("%v has no fields", in)
 	}
+	named := ",name=" + name
 	for i := range in.NumField() {
-		if slices.Contains(strings.Split(in.Field(i).Tag.Get("protobuf"), ","), "name="+name) {
-			number, err = numberOf(in.Field(i))
-			return number, in.Field(i).Type, err
+		f := in.Field(i)
+		if _, rest, ok := strings.Cut(f.Tag.Get("protobuf"), named); ok && (rest == "" || rest[0] == ',') {
+			number, err = numberOf(f)
+			return number, f.Type, err
 		}
 	}
 	return 0, nil, fmt.Errorf("%v has no field %q", in, name)

@@ -29,7 +29,7 @@ func TestCostsOfOrphans(t *testing.T) {
 		Selector: func(s *appsv1.ReplicaSet) *metav1.LabelSelector { return s.Spec.Selector }}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"app": "web"}}}
 	var keys []plan.Key
-	if took := costs.CPU(func() { keys = owners.Enqueues(nil, p) }); took > 50*time.Millisecond || len(keys) != 500 {
+	if took := costs.CPU(func() { keys = owners.Enqueues(nil, p) }); costs.Exceeds(took, 50*time.Millisecond) || len(keys) != 500 {
 		t.Errorf("%d keys in %v", len(keys), took)
 	}
 }

@@ -81,6 +81,9 @@ func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed boo
 			if !ok || !isLease {
 				return nil, false // the end, or an error; the next watch begins anew
 			}
+			if event.Type == watch.Deleted && o.left() > 0 {
+				continue // its holder makes it anew (LE-15), or it expires
+			}
 			if free(event.Type, lease) {
 				if o.record != nil {
 					return nil, true
@@ -102,7 +105,19 @@ func free(event watch.EventType, lease *coordinationv1api.Lease) bool {
 
 // see notes when the lease has last changed, by the clock of this process.
 func (o *observedRecord) see(lease *coordinationv1api.Lease) {
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	o.note(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
+}
+
+// left is how much longer the record is valid, as far as we have seen; not positive if it is not, or there is none.
+func (o *observedRecord) left() time.Duration {
+	if o.record == nil {
+		return 0
+	}
+	return time.Until(o.since.Add(o.valid))
+}
+
+// note does what see does with the record of a lease.
+func (o *observedRecord) note(record *resourcelock.LeaderElectionRecord) {
 	if raw := rawOf(record); !bytes.Equal(raw, o.record) {
 		*o = observedRecord{raw, time.Now(), time.Duration(record.LeaseDurationSeconds) * time.Second}
 	}

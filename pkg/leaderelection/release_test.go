@@ -19,7 +19,6 @@ func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
 		release func(s *server, leader *process)
 	}{
 		{"LE-16 given up", func(_ *server, leader *process) { leader.end() }},
-		{"deleted", func(s *server, _ *process) { s.set(nil) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -44,6 +43,36 @@ func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that somebody deletes is made anew by its holder (LE-15): no standby takes it while that may still believe in it.
+func TestADeletedLeaseStaysItsHolders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{}
+		a := start(t, s, "a", nil)
+		a.untilLeading(t)
+		b := start(t, s, "b", watching(s, nil))
+		for range 20 {
+			time.Sleep(7100 * time.Millisecond)
+			s.set(nil)
+			for range 50 {
+				time.Sleep(100 * time.Millisecond)
+				if a.Held() && b.Held() {
+					t.Fatal("two hold the lease")
+				}
+			}
+		}
+		if holder(s) != "a" {
+			t.Errorf("held by %q", holder(s))
+		}
+		a.wire.cut(down, nil) // dead
+		s.set(nil)
+		if took := b.untilLeading(t); took < 10*time.Second || took > 20*time.Second || a.Held() {
+			t.Errorf("b leads after %v, a holds: %v", took, a.Held())
+		}
+		_ = a.finish(t)
+		_ = b.finish(t)
+	})
 }
 
 // A crash gives nothing up (LE-29): then the standby waits for the stored duration, as ever, but not for its next try.

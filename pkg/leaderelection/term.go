@@ -55,6 +55,7 @@ type term struct {
 	config  Config
 	stop    context.CancelFunc // ends client-go's loop
 	expired []byte             // the record of a holder that is known not to have renewed it in time; nil if none is
+	other   observedRecord     // of another holder, as it was last read; only client-go's loop touches it
 
 	started  chan struct{} // closed when client-go says that we lead
 	finished chan struct{} // closed when client-go's loop has ended
@@ -193,6 +194,10 @@ func (t *term) reason() string {
 	return t.cause
 }
 
+// errDeleted keeps a competitor from making the lease that somebody has deleted: its holder makes it anew (LE-15), or
+// it expires.
+var errDeleted = errors.New("the lease was deleted while its holder may still lead")
+
 // errOver keeps client-go from reading and writing the lease after the term.
 var errOver = errors.New("this candidacy has ended")
 
@@ -209,8 +214,15 @@ func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	record, raw, err := t.Interface.Get(ctx)
 	if t.holding.Load() == nil { // not ours so far: a competitor
-		if err == nil && t.expired != nil && bytes.Equal(rawOf(record), t.expired) {
+		switch {
+		case err == nil && t.expired != nil && bytes.Equal(rawOf(record), t.expired):
 			record.HolderIdentity = ""
+		case err == nil && record.HolderIdentity != "":
+			t.other.note(record)
+		case err == nil:
+			t.other = observedRecord{} // released
+		case apierrors.IsNotFound(err) && t.other.left() > 0:
+			return nil, nil, errDeleted
 		}
 		return record, raw, err
 	}

@@ -209,9 +209,12 @@ func (o *observing) tellsWhy() {
 	})
 }
 
-// remove removes what the manifest has installed, and waits until nothing of it is left. A manager has to run.
+// remove ends the observer, removes what the manifest has installed, and waits until nothing of it is left. A manager has to run.
 func (o *observing) remove() {
 	o.Helper()
+	if code := o.process.Stop(o.T); code != 0 { // without its roles it would be refused
+		o.Errorf("the observer ends with %d", code)
+	}
 	o.Kubectl(o.T, "delete", "--timeout=60s", "--filename", observerManifest)
 	if left := o.Kubectl(o.T, "get", "--ignore-not-found", "--filename", observerManifest); strings.TrimSpace(left) != "" {
 		o.Errorf("there is left of the observer:\n%s", left)

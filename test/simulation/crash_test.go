@@ -9,12 +9,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-var crashesFlag = flag.String("crashes", "first",
-	"for TestCrashAtEveryWrite: before which writes the manager dies, the first of each verb and resource, or \"all\"")
+var crashesFlag = flag.String("crashes", "some",
+	"for TestCrashAtEveryWrite: at which writes the manager dies, the first and the last of each verb and resource, or \"all\"")
 
-// TestCrashAtEveryWrite plays each scenario as often as its manager writes: the manager dies before the answer arrives. It also dies before
-// a write is carried out, at the first one of each verb and resource; the search does so at each write. The next manager must finish the
-// work, break no rule, and reach the same end.
+// TestCrashAtEveryWrite plays each scenario many times. The manager dies before the answer to a write arrives, the first one of each verb
+// and resource, and the last; and before the first one is carried out. The search of a night has it die before and after each write. The
+// next manager must finish the work, break no rule, and reach the same end.
 func TestCrashAtEveryWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays each scenario many times")
@@ -43,11 +43,18 @@ func crashes(t *testing.T, s suite.Scenario) {
 		t.Error("the manager writes nothing")
 	}
 	t.Logf("%d writes", len(undisturbed.Writes))
+	last := map[string]int{}
+	for write, what := range undisturbed.Writes {
+		last[what] = write
+	}
 	known := map[string]bool{}
 	for write, what := range undisturbed.Writes {
-		moments := []bool{true}
-		if !known[what] || *crashesFlag == "all" {
-			moments = append(moments, false)
+		var moments []bool
+		switch {
+		case !known[what] || *crashesFlag == "all":
+			moments = []bool{true, false}
+		case write == last[what]:
+			moments = []bool{true}
 		}
 		known[what] = true
 		for _, after := range moments {

@@ -40,7 +40,7 @@ func TestCostsOfEndpoints(t *testing.T) {
 	} {
 		subsets := c.subsets
 		var packed []corev1.EndpointSubset
-		if took := costs.CPU(func() { packed = Pack(Unpack(subsets)) }); took > 200*time.Millisecond {
+		if took := costs.CPU(func() { packed = Pack(Unpack(subsets)) }); costs.Exceeds(took, 200*time.Millisecond) {
 			t.Errorf("%s: packed in %s", name, took)
 		}
 		if len(packed) != c.packed {
@@ -50,7 +50,7 @@ func TestCostsOfEndpoints(t *testing.T) {
 			if !SameSubsets(subsets, packed) {
 				t.Errorf("%s: not the same", name)
 			}
-		}); took > 200*time.Millisecond {
+		}); costs.Exceeds(took, 200*time.Millisecond) {
 			t.Errorf("%s: compared in %s", name, took)
 		}
 	}
@@ -95,7 +95,7 @@ func TestCostsOfNamedPorts(t *testing.T) {
 				t.Fatalf("%s: %d", ports[i].Name, got)
 			}
 		}
-	}); took > 100*time.Millisecond {
+	}); costs.Exceeds(took, 100*time.Millisecond) {
 		t.Errorf("found in %s", took)
 	}
 }

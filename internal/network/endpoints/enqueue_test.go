@@ -42,7 +42,7 @@ func TestCostsOfServicesOfAPod(t *testing.T) {
 		"it is not ready, and moves": {pod(a, true), pod(none, false), all},
 	} {
 		var keys []plan.Key
-		if took := costs.CPU(func() { keys = Enqueued(c.before, c.after, selecting) }); took > 100*time.Millisecond {
+		if took := costs.CPU(func() { keys = Enqueued(c.before, c.after, selecting) }); costs.Exceeds(took, 100*time.Millisecond) {
 			t.Errorf("%s: took %v", name, took)
 		}
 		if len(keys) != c.want {

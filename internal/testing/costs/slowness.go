@@ -28,6 +28,11 @@ func Slowness() float64 {
 	return min(slowest, float64(least)/float64(reference))
 }
 
+// Exceeds reports whether a piece of work has taken longer than a bound of CPU time, on a machine as slow as this one.
+func Exceeds(took, bound time.Duration) bool {
+	return took > bound && float64(took) > Slowness()*float64(bound)
+}
+
 // yardstick does what much of the work on large objects is like: it fills maps, and encodes, decodes and sorts.
 func yardstick() {
 	fields := make(map[string]string)

@@ -143,7 +143,7 @@ func TestRecoveryOfAZoneCosts(t *testing.T) {
 			}
 			z = is
 		}
-	}); took > 5*time.Second {
+	}); costs.Exceeds(took, 5*time.Second) {
 		t.Errorf("%d nodes take %s of CPU", n, took)
 	}
 }

@@ -120,15 +120,6 @@ func (w *resourceWatch) count() (objects int) {
 // run lists and watches until ctx ends.
 func (w *resourceWatch) run(ctx context.Context, sink *sink) {
 	lw := listwatch.New(&w.source, w.list, w.open, nil)
-	watches := lw.WatchFuncWithContext
-	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		stream, err := watches(ctx, o)
-		if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
-			// client-go would ask for the same again, after pauses that don't end with ctx. A list may do.
-			return nil, errors.New(err.Error())
-		}
-		return stream, err
-	}
 	w.source.Follow(ctx,
 		cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client),
 			&metav1.PartialObjectMetadata{}, sink,

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
@@ -252,9 +253,9 @@ func TestCachesTellTheirVersion(t *testing.T) {
 				},
 			}, &corev1.Pod{}, 0, nil)
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() { defer close(ended); informer.RunWithContext(ctx) }()
-			defer func() { cancel(); <-ended }()
+			var running wait.Group
+			running.StartWithContext(ctx, informer.RunWithContext)
+			defer func() { cancel(); running.Wait() }()
 			if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 				t.Fatal("not filled")
 			}
