@@ -172,8 +172,14 @@ func missingItem(p *corev1.Pod, message, kind, key string) *verdict {
 	return nil
 }
 
-// mounts is a verdict on volumes that a pod waits for; nil if it waits for none.
+// mounts is a verdict on volumes that a pod waits for; nil if it waits for none: containers start when all are mounted,
+// so events about them are of the past when one has.
 func (w *world) mounts(ctx context.Context, p *corev1.Pod) *verdict {
+	if slices.ContainsFunc(allStatuses(p), func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil
+	}) {
+		return nil
+	}
 	e := withReason(w.warnings(ctx, p), "FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed")
 	if e == nil {
 		return w.unattached(ctx, p)

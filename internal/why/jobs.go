@@ -42,7 +42,8 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 	if below := w.worst(ctx, slices.DeleteFunc(slices.Clone(pods), podutil.Finished)); below != nil {
 		return v.through(below)
 	}
-	if message := w.failedCreate(ctx, j); message != "" && s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
+	if message := w.failedCreate(ctx, j, j.Spec.Selector); message != "" &&
+		s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
 		return v.through(w.refused(ctx, j, message))
 	}
 	if s.Failed > 0 {

@@ -30,14 +30,17 @@ type Overview struct {
 	Time      metav1.Time `json:"time"`
 }
 
-// AskNamespace answers for all in a namespace that is not as wanted.
-func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string) Overview {
+// AskNamespace answers for all in a namespace that is not as wanted. What could not be read is named in the answer; it
+// is an error only if nothing could.
+func AskNamespace(
+	ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string,
+) (Overview, error) {
 	w := newWorld(r, mapper, now)
 	o := Overview{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Overview"}, Namespace: namespace,
 		Time: metav1.Time{Time: now}}
 	if _, is := get[*corev1.Namespace](ctx, w, "", namespace); is == absent {
 		o.Summary = fmt.Sprintf("Namespace %s: does not exist", namespace)
-		return o
+		return o, nil
 	}
 	bad, checked := w.verdictsIn(ctx, namespace)
 	for _, v := range bad {
@@ -54,7 +57,7 @@ func AskNamespace(ctx context.Context, r client.Reader, mapper Mapper, now time.
 	case len(o.Unread) > 0:
 		o.Summary += ", and some could not be read"
 	}
-	return o
+	return o, w.blind()
 }
 
 // worstIn returns the worst verdict in a namespace; nil if all is as wanted.

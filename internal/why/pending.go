@@ -40,8 +40,11 @@ type PendingDeletion struct {
 }
 
 // AskDeletions finds what is being deleted in a namespace, or in all, and what is about to be: by a time in the object,
-// or because its owners are gone. What a controller decides by flags or by its memory is not among it.
-func AskDeletions(ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string) Deletions {
+// or because its owners are gone. What a controller decides by flags or by its memory is not among it. What could not be
+// read is named in the answer; it is an error only if nothing could.
+func AskDeletions(
+	ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string,
+) (Deletions, error) {
 	w := newWorld(r, mapper, now)
 	all := Deletions{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Deletions"}, Namespace: namespace,
 		Time: metav1.Time{Time: now}}
@@ -55,10 +58,13 @@ func AskDeletions(ctx context.Context, r client.Reader, mapper Mapper, now time.
 		}
 	}
 	slices.SortStableFunc(all.Items, func(a, b PendingDeletion) int { return a.when(now).Compare(b.when(now)) })
-	all.Unread = append(w.unreadNames(), "Secrets, custom resources and other kinds that are not looked at")
 	all.Summary = fmt.Sprintf("%s being deleted, %s about to be", count(going, "object"),
 		count(len(all.Items)-going, "object"))
-	return all
+	if all.Unread = w.unreadNames(); len(all.Unread) > 0 {
+		all.Summary += ", and some could not be read"
+	}
+	all.Unread = append(all.Unread, "Secrets, custom resources and other kinds that are not looked at")
+	return all, w.blind()
 }
 
 // when is the time by which deletions are sorted.

@@ -192,8 +192,13 @@ func (w *world) deviceClaim(ctx context.Context, c *resourcev1.ResourceClaim) *v
 	if len(c.Status.ReservedFor) == 0 && !w.wanted(ctx, c) {
 		return waits(c, "NoConsumer", "it is allocated when a pod uses it, and none does").until("a pod uses it")
 	}
+	offered := list[*resourcev1.ResourceSlice](ctx, w, "", nil)
+	if w.unread["resourceslices"] != nil {
+		return fails(c, "NotAllocated", "it has no devices, and what drivers offer could not be read%s",
+			classesText(c)).inferred()
+	}
 	devices := 0
-	for _, s := range list[*resourcev1.ResourceSlice](ctx, w, "", nil) {
+	for _, s := range offered {
 		devices += len(s.Spec.Devices)
 	}
 	return fails(c, "NotAllocated", "none of the %d devices that drivers offer fits it, or those that do are taken%s",

@@ -93,12 +93,16 @@ func (w *world) wantsVolume(ctx context.Context, c *corev1.PersistentVolumeClaim
 
 // noVolumeFits is a verdict on a claim that waits for a volume that somebody has made.
 func (w *world) noVolumeFits(ctx context.Context, c *corev1.PersistentVolumeClaim, class string) *verdict {
-	what := "it has no storage class, there is no default one"
-	if class != "" {
+	what, ends := "it has no storage class, there is no default one",
+		"somebody makes a volume that fits, or a default storage class"
+	switch {
+	case class != "":
 		what = fmt.Sprintf("nobody makes volumes of its storage class %s", class)
+		ends = "somebody makes a volume that fits"
+	case c.Spec.StorageClassName != nil: // a default class is not for it
+		what, ends = `its storageClassName is "", so nobody makes a volume for it`, "somebody makes a volume that fits"
 	}
-	v := fails(c, "NoVolume", "it is not bound: %s, and no volume fits",
-		what).until("somebody makes a volume that fits, or a default storage class")
+	v := fails(c, "NoVolume", "it is not bound: %s, and no volume fits", what).until("%s", ends)
 	var best *corev1.PersistentVolume
 	reason := ""
 	for _, pv := range list[*corev1.PersistentVolume](ctx, w, "", nil) {

@@ -36,7 +36,7 @@ func (a Answer) WriteText(w io.Writer) {
 		fmt.Fprintln(w)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for i, link := range a.Chain {
-			fmt.Fprintf(table, "  %s%s\t%s\n", strings.Repeat("  ", i), link.Object, link.Says)
+			fmt.Fprintf(table, "  %s%s\t%s\n", strings.Repeat("  ", i), oneLine(link.Object.String()), link.Says)
 		}
 		table.Flush()
 	}
@@ -98,7 +98,7 @@ func writeNotes(w io.Writer, notes [][2]string) {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, note := range notes {
-		fmt.Fprintf(table, "%s:\t%s\n", note[0], note[1])
+		fmt.Fprintf(table, "%s:\t%s\n", note[0], oneLine(note[1])) // names that tenants choose may have many lines
 	}
 	table.Flush()
 }
@@ -123,7 +123,7 @@ func (d Deletions) WriteText(w io.Writer) {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, item := range d.Items {
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", item.Object, item.at(d.Time.Time), item.says())
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", item.Object, item.at(d.Time.Time), oneLine(item.says()))
 	}
 	table.Flush()
 	writeNotes(w, sourceNotes(nil, d.Unread, d.Source))

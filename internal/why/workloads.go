@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -230,7 +231,7 @@ func (w *world) available(ctx context.Context, o plan.Object, r replicas) *verdi
 	v := waits(o, "NotAvailable", "%d of %d pods are there, %d are ready", r.there, r.wanted, r.ready)
 	if r.there < r.wanted {
 		if r.failure == "" {
-			r.failure = w.failedCreate(ctx, o)
+			r.failure = w.failedCreate(ctx, o, r.selector)
 		}
 		if r.failure != "" {
 			return v.through(w.refused(ctx, o, r.failure))
@@ -248,12 +249,21 @@ func (w *world) available(ctx context.Context, o plan.Object, r replicas) *verdi
 	return v.moves()
 }
 
-// failedCreate is what the latest event says of a pod or a claim that was refused, if it is newer than what was
-// created; empty if nothing was refused.
-func (w *world) failedCreate(ctx context.Context, owner plan.Object) string {
+// quietFor is for how long no event may tell of what goes on happening: of many events, clients send one in five
+// minutes.
+const quietFor = 5 * time.Minute
+
+// failedCreate is what the latest event says of a pod or a claim that was refused; empty if nothing was refused, or a
+// pod has been created since.
+func (w *world) failedCreate(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) string {
 	e := withReason(w.warnings(ctx, owner), "FailedCreate")
 	if e == nil {
 		return ""
+	}
+	for _, p := range w.podsOf(ctx, owner, selector) {
+		if timeOf(e).Add(quietFor).Before(p.CreationTimestamp.Time) {
+			return ""
+		}
 	}
 	return e.Message
 }
@@ -287,7 +297,7 @@ func (w *world) ordered(ctx context.Context, s *appsv1.StatefulSet) *verdict {
 	if below := w.worst(ctx, pods); below != nil {
 		return w.brokenRevision(s, pods, v.through(below))
 	}
-	if message := w.failedCreate(ctx, s); message != "" && st.Replicas < wanted {
+	if message := w.failedCreate(ctx, s, s.Spec.Selector); message != "" && st.Replicas < wanted {
 		return v.through(w.refused(ctx, s, message))
 	}
 	if below := w.preempted(ctx, s, s.Name); below != nil {
@@ -343,7 +353,8 @@ func (w *world) onNodes(ctx context.Context, d *appsv1.DaemonSet) *verdict {
 	if below := w.worstOf(ctx, d, d.Spec.Selector); below != nil {
 		return v.through(below)
 	}
-	if message := w.failedCreate(ctx, d); message != "" {
+	if message := w.failedCreate(ctx, d, d.Spec.Selector); message != "" &&
+		st.CurrentNumberScheduled < st.DesiredNumberScheduled {
 		return v.through(w.refused(ctx, d, message))
 	}
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && updated < st.DesiredNumberScheduled {

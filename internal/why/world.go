@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,8 @@ type world struct {
 
 	lists  map[query][]plan.Object
 	found  map[plan.Ref]plan.Object // nil: there is no such object
+	single map[query]int            // how many were read one by one
+	read   int                      // how many reads have succeeded
 	unread map[string]error         // what could not be read
 	asked  map[Ref]bool             // objects with a verdict, so that no chain is a circle
 }
@@ -56,8 +59,16 @@ const (
 func newWorld(r client.Reader, mapper Mapper, now time.Time) *world {
 	return &world{
 		reader: r, mapper: mapper, now: now, lists: map[query][]plan.Object{}, found: map[plan.Ref]plan.Object{},
-		unread: map[string]error{}, asked: map[Ref]bool{},
+		single: map[query]int{}, unread: map[string]error{}, asked: map[Ref]bool{},
 	}
+}
+
+// blind returns an error if nothing at all could be read.
+func (w *world) blind() error {
+	if w.read > 0 || len(w.unread) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing could be read: %s", w.unreadNames()[0])
 }
 
 // unreadNames are what could not be read, and why.
@@ -88,13 +99,18 @@ func (w *world) get(
 		}
 		return o, present
 	}
-	if w.unread[ref.String()] != nil || name == "" {
+	if w.unread[ref.String()] != nil || name == "" || !w.mayRead(ctx, ref) {
 		return nil, unknown
+	}
+	if o := w.found[ref]; o != nil { // a list had it
+		return o, present
 	}
 	m, err := w.mapper.Mapping(ctx, kind)
 	var all []plan.Object
 	if err == nil {
-		all, err = client.Read(ctx, w.reader, m, ref)
+		// Of a Secret no more is needed than that there is one.
+		all, err = client.Read(ctx, w.reader, m, plan.Ref{Kind: kind, Namespace: namespace, Name: name,
+			Metadata: kind == client.KindFor[*corev1.Secret]()})
 	}
 	switch {
 	case meta.IsNoMatchError(err): // nobody can have such an object
@@ -103,12 +119,39 @@ func (w *world) get(
 		w.unread[ref.String()] = err
 		return nil, unknown
 	case len(all) == 0:
+		w.read++
 		w.found[ref] = nil
 		return nil, absent
 	}
+	w.read++
 	withKind(all[0], kind)
 	w.found[ref] = all[0]
 	return all[0], present
+}
+
+// Of the objects of one kind in one namespace, so many are read one by one: a list is cheaper than more than few, and
+// who asks does not wait for more than many.
+const (
+	fewSingle  = 20
+	manySingle = 500
+)
+
+// mayRead reports whether one more object is read by itself. When few were, it reads the list of them, of which others
+// may be. An object that is not in it is read nevertheless: the list is that of a cache.
+func (w *world) mayRead(ctx context.Context, ref plan.Ref) bool {
+	q := query{ref.Kind, ref.Namespace, ""}
+	w.single[q]++
+	switch n := w.single[q]; {
+	case n == fewSingle && ref.Kind != client.KindFor[*corev1.Secret]():
+		if all, err := w.readList(ctx, q, metav1.ListOptions{}); err == nil { // else they are read one by one
+			w.lists[q] = all
+		}
+	case n > manySingle:
+		w.unread[fmt.Sprintf("more than %d objects of kind %s", manySingle, ref.Kind.Kind)] =
+			errors.New("they would have to be read one by one")
+		return false
+	}
+	return true
 }
 
 // list reads the objects of a built-in kind in a namespace, or in all, that a selector matches; nil for all of them.
@@ -193,6 +236,9 @@ func (w *world) listAny(ctx context.Context, kind schema.GroupVersionKind, names
 	for _, o := range known {
 		withKind(o, kind)
 	}
+	if err == nil {
+		w.read++
+	}
 	w.lists[q] = known
 	return known
 }
@@ -228,10 +274,15 @@ func (w *world) readList(ctx context.Context, q query, o metav1.ListOptions) (al
 	if err != nil {
 		return nil, err
 	}
+	w.read++
 	for _, item := range items {
 		o := item.(plan.Object)
 		withKind(o, q.kind)
 		all = append(all, o)
+		ref := plan.Ref{Kind: q.kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+		if w.found[ref] == nil {
+			w.found[ref] = o
+		}
 	}
 	return all, nil
 }

@@ -233,16 +233,16 @@ func (a *whyAsker) about(ctx context.Context, resource string, key plan.Key) (su
 
 // overview answers for all that is not as wanted in a namespace.
 func (a *whyAsker) overview(ctx context.Context, namespace string) (summarized, error) {
-	all := why.AskNamespace(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
+	all, err := why.AskNamespace(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
 	all.Source = whySource
-	return all, ctx.Err()
+	return all, cmp.Or(ctx.Err(), err)
 }
 
 // deletions answers for what goes in a namespace, or in all.
 func (a *whyAsker) deletions(ctx context.Context, namespace string) (summarized, error) {
-	all := why.AskDeletions(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
+	all, err := why.AskDeletions(ctx, a.clients.Reader(), a.clients.Mapper(), time.Now(), namespace)
 	all.Source = whySource
-	return all, ctx.Err()
+	return all, cmp.Or(ctx.Err(), err)
 }
 
 // client returns how to reach the API server, and the namespace that is meant.
