@@ -131,7 +131,8 @@ func (w *Writing) Apply(steps []plan.Step) plan.Outcome {
 // longStep is how long a step may take before what follows is planned anew.
 const longStep = time.Second
 
-// sequence carries out steps until one fails, or until the rest has become too old.
+// sequence carries out steps until one fails, or until the rest has become too old. Events that follow a step tell of
+// it, and are never too old. Batches of creations go on: a slow server must not make each the only one.
 func (w *Writing) sequence(steps []plan.Step) error {
 	for i, s := range steps {
 		began := time.Now()
@@ -141,11 +142,39 @@ func (w *Writing) sequence(steps []plan.Step) error {
 		if w.stopped() {
 			return nil
 		}
-		if took := time.Since(began); took > longStep && i < len(steps)-1 {
-			return fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
+		took, next := time.Since(began), steps[i+1:]
+		_, batch := s.(plan.Each)
+		if took <= longStep || len(next) == 0 || batch && creates(s) && creates(next[0]) {
+			continue
 		}
+		events := slices.IndexFunc(next, func(s plan.Step) bool { _, ok := s.(plan.RecordEvent); return !ok })
+		if events < 0 {
+			events = len(next)
+		}
+		for _, s := range next[:events] {
+			if err := w.step(s); err != nil {
+				return err
+			}
+		}
+		if events == len(next) {
+			return nil
+		}
+		return fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// creates reports whether a step does nothing but create objects that have names.
+func creates(s plan.Step) bool {
+	switch s := s.(type) {
+	case plan.Create:
+		return s.Object.GetName() != ""
+	case plan.Each:
+		return !slices.ContainsFunc(s.Sequences, func(sequence []plan.Step) bool {
+			return slices.ContainsFunc(sequence, func(s plan.Step) bool { return !creates(s) })
+		})
+	}
+	return false
 }
 
 // step carries out one step. It is the only place that knows which kinds of steps there are.

@@ -158,6 +158,50 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
+// After a step that takes long, the rest is planned anew, but for the events that tell of it, and further batches of creations.
+func TestLongSteps(t *testing.T) {
+	set := newSet()
+	event := func() plan.Step { return plan.RecordEvent{Object: set, Event: podEvents.Done} }
+	create := func(names ...string) (all plan.Each) {
+		for _, name := range names {
+			all.Sequences = append(all.Sequences, []plan.Step{plan.Each{}, plan.Create{Object: newPod(name, set)}})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		steps  []plan.Step
+		stale  bool
+		pods   []string
+		events int
+	}{
+		"a write":            {[]plan.Step{create("a"), plan.Change{Old: newPod("x", set), New: labelled(newPod("x", set))}}, true, []string{"a"}, 0},
+		"events":             {[]plan.Step{create("a"), event(), event()}, false, []string{"a"}, 2},
+		"events and a write": {[]plan.Step{create("a"), event(), plan.Delete{Objects: []plan.Object{newPod("x", set)}}}, true, []string{"a"}, 1},
+		"batches":            {[]plan.Step{create("a"), create("b", "c"), event()}, false, []string{"a", "b", "c"}, 1},
+		"batches of other things": {[]plan.Step{create("a"),
+			plan.Each{Sequences: [][]plan.Step{{plan.Delete{Objects: []plan.Object{newPod("x", set)}}}}}}, true, []string{"a"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				put(b, newPod("x", set))
+				b.BeforeWrite(func(clienttest.Write) error { time.Sleep(longStep + 1); return nil })
+				did := b.apply(set, c.steps...)
+				if errors.Is(did.Err, plan.ErrStale) != c.stale || !c.stale && did.Err != nil || len(b.recorded()) != c.events {
+					t.Errorf("%v, events %q", did.Err, b.recorded())
+				}
+				var want []string
+				for _, pod := range c.pods {
+					want = append(want, "create Pod "+pod)
+				}
+				if got := b.Server.Log(); !slices.Equal(slices.Sorted(slices.Values(got)), want) { // of a batch in any order
+					t.Errorf("%q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
 func TestCreateAll(t *testing.T) {
 	b := newBench(t)
 	set := newSet()

@@ -40,8 +40,8 @@ type PendingDeletion struct {
 }
 
 // AskDeletions finds what is being deleted in a namespace, or in all, and what is about to be: by a time in the object,
-// or because its owners are gone. What a controller decides by flags or by its memory is not among it. What could not be
-// read is named in the answer; it is an error only if nothing could.
+// or because its owners are gone. What a controller decides by flags or by its memory is not among it. What could not
+// be read is named in the answer; it is an error only if nothing could.
 func AskDeletions(
 	ctx context.Context, r client.Reader, mapper Mapper, now time.Time, namespace string,
 ) (Deletions, error) {

@@ -32,3 +32,16 @@ func (e *Elector) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	e.annotate(written.Annotations)
 	return &written
 }
+
+// madeAnew returns a lease that is to be made with the annotations that the last one had: the next leader reads in them
+// what brakes hold, whoever has deleted the lease.
+func (e *Elector) madeAnew(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	before := e.Metadata().Annotations
+	if len(before) == 0 {
+		return lease
+	}
+	made := *lease // the other one is client-go's
+	maps.Copy(before, lease.Annotations)
+	made.Annotations = before
+	return &made
+}

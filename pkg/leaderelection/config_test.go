@@ -56,12 +56,12 @@ func TestValidateLE4(t *testing.T) {
 func TestWrittenDurationLE1b(t *testing.T) {
 	c := Defaults()
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 11900*time.Millisecond, 11800*time.Millisecond, time.Second
-	tm := newTerm(nil, c, nil, nil)
+	tm := newTerm(nil, c, nil, &lastHolder{}, nil)
 	if got := tm.left(0, 0); got != 11*time.Second {
 		t.Errorf("others wait for the whole seconds that they read, and we count on %v", got)
 	}
 	c = Defaults()
-	tm = newTerm(nil, c, nil, nil)
+	tm = newTerm(nil, c, nil, &lastHolder{}, nil)
 	if got := tm.left(0, 0); got != 12*time.Second {
 		t.Errorf("LE-14: %v", got)
 	}

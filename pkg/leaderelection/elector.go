@@ -47,6 +47,7 @@ type Elector struct {
 	metadata   metav1.ObjectMeta // of the lease that was seen last, without managed fields
 
 	expired []byte // the record of another holder that was seen to expire, see [term.Get]; only Run touches it
+	other   lastHolder
 }
 
 var _ Leadership = (*Elector)(nil)
@@ -130,7 +131,7 @@ func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) erro
 	// it takes the record it has just read for its own, even if that names another holder.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	t := newTerm(e.newLock(), e.config, e.clock, stop)
+	t := newTerm(e.newLock(), e.config, e.clock, &e.other, stop)
 	t.expired = e.expired
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          t,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	coordinationv1api "k8s.io/api/coordination/v1"
@@ -106,6 +107,35 @@ func free(event watch.EventType, lease *coordinationv1api.Lease) bool {
 // see notes when the lease has last changed, by the clock of this process.
 func (o *observedRecord) see(lease *coordinationv1api.Lease) {
 	o.note(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
+}
+
+// lastHolder is what competitors have last read of another holder. It outlives their candidacies.
+type lastHolder struct {
+	mu      sync.Mutex
+	record  observedRecord
+	missing bool // the lease is gone since
+}
+
+// read notes the record that was read; nil: nobody has the lease.
+func (h *lastHolder) read(record *resourcelock.LeaderElectionRecord) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.missing = false; record == nil {
+		h.record = observedRecord{}
+		return
+	}
+	h.record.note(record)
+}
+
+// mayLead reports whether the holder may still lead of a lease that is gone. It may have renewed it until it went,
+// which is when it was first missed at the latest.
+func (h *lastHolder) mayLead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.record.record != nil && !h.missing {
+		h.missing, h.record.since = true, time.Now()
+	}
+	return h.record.left() > 0
 }
 
 // left is how much longer the record is valid, as far as we have seen; not positive if it is not, or there is none.

@@ -45,16 +45,25 @@ func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
 	}
 }
 
-// A lease that somebody deletes is made anew by its holder (LE-15): no standby takes it while that may still believe in it.
+// A lease that somebody deletes is made anew by its holder (LE-15), with the annotations that it had: no standby takes it while
+// that may still believe in it.
 func TestADeletedLeaseStaysItsHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &server{}
 		a := start(t, s, "a", nil)
 		a.untilLeading(t)
+		annotated := s.get()
+		annotated.Annotations = map[string]string{"others": "said"}
+		s.set(annotated)
 		b := start(t, s, "b", watching(s, nil))
-		for range 20 {
+		for i := range 20 {
 			time.Sleep(7100 * time.Millisecond)
+			if b.wire.cut(nil, nil); i%4 == 0 { // b sees the lease no more for longer than it is valid
+				b.wire.cut(down, nil)
+				time.Sleep(20 * time.Second)
+			}
 			s.set(nil)
+			b.wire.cut(nil, nil)
 			for range 50 {
 				time.Sleep(100 * time.Millisecond)
 				if a.Held() && b.Held() {
@@ -62,17 +71,44 @@ func TestADeletedLeaseStaysItsHolders(t *testing.T) {
 				}
 			}
 		}
-		if holder(s) != "a" {
-			t.Errorf("held by %q", holder(s))
-		}
-		a.wire.cut(down, nil) // dead
-		s.set(nil)
-		if took := b.untilLeading(t); took < 10*time.Second || took > 20*time.Second || a.Held() {
-			t.Errorf("b leads after %v, a holds: %v", took, a.Held())
+		if holder(s) != "a" || s.get().Annotations["others"] != "said" {
+			t.Errorf("held by %q, with %v", holder(s), s.get().Annotations)
 		}
 		_ = a.finish(t)
 		_ = b.finish(t)
 	})
+}
+
+// The holder may have renewed a deleted lease since others have read it last, and dies.
+func TestADeletedLeaseExpires(t *testing.T) {
+	for i := range 40 {
+		bubble(t, func(t *testing.T) {
+			s := &server{}
+			a := start(t, s, "a", nil)
+			a.untilLeading(t)
+			change := watching(s, nil)
+			if i%2 == 0 {
+				change = nil // the lease is only tried periodically
+			}
+			b := start(t, s, "b", change)
+			time.Sleep(10*time.Second + time.Duration(i)*97*time.Millisecond)
+			a.wire.cut(down, nil)
+			s.set(nil)
+			most := time.After(25 * time.Second) // two tries and the duration
+			for !b.Held() {
+				select {
+				case <-most:
+					t.Fatal("the lease is not taken")
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			if a.Held() {
+				t.Error("two hold the lease")
+			}
+			_ = a.finish(t)
+			_ = b.finish(t)
+		})
+	}
 }
 
 // A crash gives nothing up (LE-29): then the standby waits for the stored duration, as ever, but not for its next try.

@@ -37,7 +37,7 @@ func (l leaseVersions) Get(ctx context.Context, name string, o metav1.GetOptions
 // Create implements coordinationv1client.LeaseInterface.
 func (l leaseVersions) Create(ctx context.Context, lease *coordinationv1.Lease,
 	o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.elector.noted(l.LeaseInterface.Create(ctx, l.elector.annotated(lease), o))
+	return l.elector.noted(l.LeaseInterface.Create(ctx, l.elector.annotated(l.elector.madeAnew(lease)), o))
 }
 
 // Update implements coordinationv1client.LeaseInterface.

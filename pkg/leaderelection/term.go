@@ -55,7 +55,7 @@ type term struct {
 	config  Config
 	stop    context.CancelFunc // ends client-go's loop
 	expired []byte             // the record of a holder that is known not to have renewed it in time; nil if none is
-	other   observedRecord     // of another holder, as it was last read; only client-go's loop touches it
+	other   *lastHolder        // of the lease, as candidacies have read it
 
 	started  chan struct{} // closed when client-go says that we lead
 	finished chan struct{} // closed when client-go's loop has ended
@@ -73,9 +73,11 @@ type term struct {
 }
 
 // newTerm returns a term that has not begun. The function ends the candidacy.
-func newTerm(lock resourcelock.Interface, config Config, clock func() instant, stop context.CancelFunc) *term {
+func newTerm(
+	lock resourcelock.Interface, config Config, clock func() instant, other *lastHolder, stop context.CancelFunc,
+) *term {
 	return &term{
-		Interface: lock, clock: clock, config: config, stop: stop,
+		Interface: lock, clock: clock, config: config, stop: stop, other: other,
 		started: make(chan struct{}), finished: make(chan struct{}), lost: make(chan struct{}),
 		records: map[int64]instant{},
 	}
@@ -217,11 +219,12 @@ func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		switch {
 		case err == nil && t.expired != nil && bytes.Equal(rawOf(record), t.expired):
 			record.HolderIdentity = ""
+			t.other.read(nil)
 		case err == nil && record.HolderIdentity != "":
-			t.other.note(record)
+			t.other.read(record)
 		case err == nil:
-			t.other = observedRecord{} // released
-		case apierrors.IsNotFound(err) && t.other.left() > 0:
+			t.other.read(nil)
+		case apierrors.IsNotFound(err) && t.other.mayLead():
 			return nil, nil, errDeleted
 		}
 		return record, raw, err

@@ -17,7 +17,8 @@ import (
 
 // StatefulSetsKeepOrder is S22: a StatefulSet has at most one pod for each ordinal, whatever its state (STS-49, STS-53). With ordered pods
 // it creates one only above ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one
-// before is gone (STS-47). It deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as
+// before is gone, and none that is not ready while a lower one of them is not ready either (STS-47). It deletes a wanted pod only when
+// it has finished, or to update it, above the partition (STS-55..57), as long as
 // fewer of the others than maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are
 // (STS-58), and pods below the partition do not count (MEND-5). With the strategy Recreate it may delete all pods of earlier revisions at
 // once, and creates none while one of them is left (STS-76). It is judged by each spec that the manager may have seen; what the environment
@@ -233,8 +234,12 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 		for _, other := range s.podsOf[set.UID] {
 			_, n := s.memberOf(other.Pod)
 			tooMany := n < from || n >= to
-			if tooMany && n > ordinal && !s.turned(r, set, n) {
+			switch {
+			case !tooMany || s.turned(r, set, n):
+			case n > ordinal:
 				return fmt.Sprintf("deleted while %s, which is too many as well, is there", other.Name)
+			case n < ordinal && !ready(p.Pod) && !ready(other.Pod) && !finished(other.Pod) && !s.turned(r, set, ordinal):
+				return fmt.Sprintf("deleted while neither it nor %s, which is too many as well, is ready", other.Name)
 			}
 		}
 		return ""

@@ -55,12 +55,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // remember keeps what was seen of the content. A round that has failed is no round without effect: the next one does
 // not wait longer for it.
-func remember(_ time.Time, _ snapshot, _ struct{}, m *memory, did, _ plan.Outcome) (*memory, bool) {
-	if did.Err == nil || m == nil {
+func remember(_ time.Time, s snapshot, _ struct{}, m *memory, did, _ plan.Outcome) (*memory, bool) {
+	if m == nil || did.Err == nil && len(s.Unlisted) == 0 {
 		return m, true
 	}
 	kept := *m
-	kept.Deleted, kept.Rounds = nil, 0
+	if kept.Swept = did.Err == nil; did.Err != nil {
+		kept.Deleted, kept.Rounds = nil, 0
+	}
 	return &kept, true
 }
 

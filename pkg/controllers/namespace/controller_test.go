@@ -80,4 +80,10 @@ func TestRoundsThatFail(t *testing.T) {
 	if kept, _ := remember(time.Time{}, snapshot{}, struct{}{}, m, plan.Outcome{}, plan.Outcome{}); kept != m {
 		t.Errorf("%+v of a round that has not failed", kept)
 	}
+	sweeps := snapshot{Unlisted: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}}
+	for err, want := range map[error]bool{nil: true, plan.ErrStale: false} {
+		if kept, _ := remember(time.Time{}, sweeps, struct{}{}, m, plan.Outcome{Err: err}, plan.Outcome{}); kept.Swept != want {
+			t.Errorf("what cannot be listed was deleted with %v: %+v", err, kept)
+		}
+	}
 }

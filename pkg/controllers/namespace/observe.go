@@ -74,8 +74,9 @@ type memory struct {
 	Empty map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
 	// how many objects there were of the kinds that the last round has deleted
 	Deleted map[schema.GroupVersionKind]int
-	Left    int // how many objects the last round has found
-	Rounds  int // in a row that have found no fewer
+	Swept   bool // what cannot be listed was deleted since nothing is left and can come
+	Left    int  // how many objects the last round has found
+	Rounds  int  // in a row that have found no fewer
 }
 
 // observation is what observe returns.
@@ -136,7 +137,7 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 		s.Contents = o.listAll(ctx, r, m, listed)
 		s.Complete = len(s.Contents) == 0
 	}
-	if s.Complete {
+	if s.Complete && !m.Swept {
 		s.Unlisted = unlisted
 	}
 	left, deleted := 0, map[schema.GroupVersionKind]int{}
@@ -224,6 +225,12 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 	return found
 }
 
+// answered reports whether an error is an answer of an API server.
+func answered(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer)
+}
+
 // listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number
 // (NS-49). When it has seen that some are to be deleted, it only counts the rest.
 func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k client.Mapping) content {
@@ -236,17 +243,17 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 		c.Error = fmt.Sprintf("list %s: %v", k.GroupKind(), err)
 		return c
 	}
+	bounded, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	defer func() {
 		switch {
-		case apierrors.IsForbidden(err) || apierrors.IsResourceExpired(err):
-			err = nil // it has answered
 		case err != nil && ctx.Err() != nil:
 			err = circuit.ErrUnknown // whoever has asked has given up
+		case answered(err) && bounded.Err() == nil:
+			err = nil // what is wrong may be in this namespace alone
 		}
 		end(err)
 	}()
-	bounded, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
 	options := metav1.ListOptions{Limit: 500}
 	var pages paging.List
 	for {

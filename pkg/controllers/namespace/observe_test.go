@@ -305,6 +305,19 @@ func TestObserve(t *testing.T) {
 				t.Errorf("when nothing is left: %v", s.Unlisted)
 			}
 			w.expectRequests("deployments deployments networkpolicies networkpolicies pods pods")
+			w.memory.Swept = true
+			if s := w.round().Snapshot; s.Unlisted != nil || !s.Complete {
+				t.Errorf("when it was deleted: %v", s.Unlisted)
+			}
+		},
+		"what an API server answers about one namespace stops no other": func(t *testing.T) {
+			w := watch(t, just())
+			w.errors["secrets"] = apierrors.NewInternalError(errors.New("conversion webhook failed"))
+			w.expect("0 secrets undeleted=falselist secrets: Internal error occurred: conversion webhook failed")
+			w.requests()
+			w.errors["secrets"] = nil
+			w.expect()
+			w.expectRequests("pods secrets")
 		},
 		"a resource that does not answer is not asked by others meanwhile, and again later": func(t *testing.T) {
 			w := watch(t, just())

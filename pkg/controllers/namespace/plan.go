@@ -34,8 +34,10 @@ func planContent(now time.Time, s snapshot) plan.Plan {
 	case !s.Complete:
 		return plan.Plan{Requeue: max(s.SettledAt.Sub(now), soon),
 			Why: "nothing is left; waiting for what was admitted before the deletion, and looks once more"}
+	case len(s.Unlisted) > 0:
+		return deleteUnlisted(s)
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
-		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon,
+		return plan.Plan{Requeue: soon,
 			Why: "it is empty: says so in its conditions before it is released"}
 	}
 	return release(s)
@@ -78,20 +80,22 @@ func (s snapshot) deleteAll(kind schema.GroupVersionKind) plan.Step {
 	}
 }
 
-// deleteUnlisted deletes what cannot be listed, whether there is any or not (NS-17).
-func (s snapshot) deleteUnlisted() (all []plan.Step) {
+// deleteUnlisted deletes what cannot be listed, whether there is any or not (NS-17). The namespace is released in
+// another round: a deletion may take so long that what follows it has to be planned anew.
+func deleteUnlisted(s snapshot) plan.Plan {
+	var all plan.Each
 	for _, kind := range s.Unlisted {
-		all = append(all, s.deleteAll(kind))
+		all.Sequences = append(all.Sequences, []plan.Step{s.deleteAll(kind)})
 	}
-	return all
+	return plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "nothing is left; deletes what cannot be listed"}
 }
 
 // release takes the finalizer of this controller off the namespace. The server then removes it (NS-36, NS-37).
 func release(s snapshot) plan.Plan {
 	if s.released() {
-		return plan.Plan{Steps: s.deleteUnlisted(), Why: waitsForOthers(s)}
+		return plan.Plan{Why: waitsForOthers(s)}
 	}
-	p := plan.Plan{Steps: s.deleteUnlisted(), Why: "nothing is left in the namespace"}
+	p := plan.Plan{Why: "nothing is left in the namespace"}
 	released := *s.Namespace
 	released.Spec.Finalizers = s.finalizersLeft()
 	p.Steps = append(p.Steps, plan.Change{Old: s.Namespace, New: &released, Subresource: finalize, Why: p.Why})

@@ -110,6 +110,12 @@ func (m memory) seeing(n *corev1.Node, lease *coordinationv1.Lease, now time.Tim
 		m.Renewed = see(m.Renewed, renewed, lease)
 	}
 	m.Reported = see(m.Reported, reported, n)
+	// Who writes the condition without a time has given a sign of life, too (NL-14): this controller writes Unknown.
+	c := ready(n)
+	if c != nil && !m.HadReady && !first && c.Status != corev1.ConditionUnknown && now.After(m.Alive) {
+		m.Alive, m.Proved = now, false
+	}
+	m.HadReady = c != nil
 	return m
 }
 

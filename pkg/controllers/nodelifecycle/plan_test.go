@@ -254,6 +254,25 @@ func TestLeasesThatAreFoundCount(t *testing.T) { // NL-14, NL-15
 	}
 }
 
+// A condition Ready that somebody writes without a time is a sign of life when it appears, and not when a process begins, or when this
+// controller has written it.
+func TestAConditionWithoutATime(t *testing.T) { // NL-14
+	without, with := aNode(), aNode(readyIs(corev1.ConditionTrue))
+	for name, c := range map[string]struct {
+		before, after *corev1.Node
+		alive         time.Time
+	}{
+		"it appears":                {without, with, at(0)},
+		"it was there":              {with, with, time.Time{}},
+		"this controller writes it": {without, aNode(readyIs(corev1.ConditionUnknown)), time.Time{}},
+	} {
+		m := memory{UID: "u", First: at(-55)}.seeing(c.before, nil, at(-55), nil)
+		if m = m.seeing(c.after, nil, at(0), nil); !m.Alive.Equal(c.alive) {
+			t.Errorf("%s: alive at %v", name, m.Alive)
+		}
+	}
+}
+
 // Excluded nodes are not counted, and get taints nevertheless.
 func TestNL40NL41Zones(t *testing.T) {
 	nodes := []*corev1.Node{

@@ -185,8 +185,8 @@ func neverReady(p *corev1.Pod) bool {
 	return c.LastTransitionTime.Sub(p.Status.StartTime.Time) <= readyAtOnce
 }
 
-// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47). That it is not
-// available keeps it from nothing: it comes first anyway, and it may never become available (STS-101).
+// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many, unless it and a lower one of
+// them are not available (STS-47).
 func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	if len(r.condemned) == 0 {
 		return nil, true
@@ -196,8 +196,27 @@ func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 		r.say("pod %s is being deleted, scaling down waits for it", highest.Name)
 		return nil, false
 	}
+	if why := r.waits(highest); why != "" && !podutil.Finished(highest) {
+		lower := r.lowestUnavailable()
+		if stuck := r.ReplaceStuckPods && neverReady(highest); lower != highest && !stuck {
+			r.say("pod %s, which is too many, %s, nor is %s available, which is too many, too; scaling down waits for "+
+				"one of them, or for somebody to delete one", highest.Name, why, lower.Name)
+			return nil, false
+		}
+	}
 	r.say("delete pod %s, which is too many", highest.Name)
 	return r.remove("it is too many", highest), false
+}
+
+// lowestUnavailable is the pod with the lowest ordinal of those that are too many and not available. One that has ended
+// will never be, and holds up no other one (STS-101).
+func (r *rollout) lowestUnavailable() (lowest *corev1.Pod) {
+	for _, p := range r.condemned {
+		if r.waits(p) != "" && !podutil.Finished(p) {
+			lowest = p
+		}
+	}
+	return lowest
 }
 
 // scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52). Neither waits for the

@@ -102,9 +102,24 @@ func TestOrdered(t *testing.T) {
 			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1", unready)}, want: []string{"delete web-2"},
 		},
 		{
-			name: "STS-101 an unready one does not wait for a lower unready one", set: web(1),
+			name: "STS-47 an unready one waits for a lower unready one", set: web(1),
 			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", unready)},
+			says: "pod web-2, which is too many, is not running and ready, nor is web-1 available",
+		},
+		{
+			name: "STS-47 also if none is wanted", set: web(0),
+			pods: []*corev1.Pod{pod(three, 0, "v1", unready), pod(three, 1, "v1", unready), pod(three, 2, "v1", unready)},
+			says: "nor is web-0 available",
+		},
+		{
+			name: "STS-101 one that has never been ready does not wait if that is asked for", set: web(1),
+			edit: func(s *snapshot) { s.ReplaceStuckPods = true },
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", stuck)},
 			want: []string{"delete web-2"},
+		},
+		{
+			name: "STS-47 a ready one does not wait", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1")}, want: []string{"delete web-2"},
 		},
 		{
 			name: "STS-101 one that has finished does not wait", set: web(1),
