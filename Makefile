@@ -133,7 +133,6 @@ test-unit: gate ## Run the tests that need no control plane
 	$(if $(RACE),$(RACE_TEST) $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
 	$(TEST_LOCALCLUSTER)
 	cd hack/tools && go test $(TEST) -count=1 $$(go list ./... | grep -vE "/(manifests|chart)$$")
-	cd test/bench && go test $(TEST) ./...
 	cd test/csidriver && $(if $(RACE),$(RACE_TEST),go test $(TEST)) ./...
 	@$(MAKE) --no-print-directory test-modules
 

@@ -27,6 +27,9 @@ type Liveness struct {
 	cuts   atomic.Int64  // how many watches have ended before their time
 	proved atomic.Int64  // after how many of them the server is known not to have gone back
 	turn   chan struct{} // who has it may ask the server
+	// unsure says why nothing was proved when that was last tried, and unsureAt when; who has the turn may touch them.
+	unsure   error
+	unsureAt time.Time
 }
 
 // NewLiveness returns one without any activity.

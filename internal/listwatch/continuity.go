@@ -48,6 +48,9 @@ func (c *Client) Continuous(ctx context.Context) error {
 	if l.proved.Load() == cuts { // by the one who had the turn before
 		return nil
 	}
+	if time.Since(l.unsureAt) < proofPause {
+		return l.unsure
+	}
 	if err := l.prove(ctx, &c.Rollbacks); err != nil {
 		return err
 	}
@@ -58,6 +61,9 @@ func (c *Client) Continuous(ctx context.Context) error {
 // proofTimeout is how long the read of one resource may take before another one is read.
 const proofTimeout = 3 * time.Second
 
+// proofPause is for how long writes are told that nothing was proved before it is tried again.
+const proofPause = time.Second
+
 // prove compares the version that was reached last with where the server is. A resource that cannot be read is no
 // proof, so the next one is asked. If none can, and one of them may be later, nothing is proved.
 func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
@@ -65,7 +71,7 @@ func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 	for _, s := range l.reached() {
 		limited, cancel := context.WithTimeout(ctx, proofTimeout)
 		now, err := s.read(limited)
-		silent := limited.Err() != nil && ctx.Err() == nil
+		silent := err != nil && limited.Err() != nil && ctx.Err() == nil
 		cancel()
 		var answer apierrors.APIStatus
 		switch {
@@ -86,7 +92,9 @@ func (l *Liveness) prove(ctx context.Context, r *Rollbacks) error {
 		return nil
 	}
 	if unsure != nil { // not wrapped: it is no answer to the write that waits, to which a 404 would mean absence
-		return fmt.Errorf("whether the API server has gone back: %v", unsure)
+		l.unsure = fmt.Errorf("whether the API server has gone back: %v", unsure)
+		l.unsureAt = time.Now()
+		return l.unsure
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -173,15 +174,19 @@ func missingItem(p *corev1.Pod, message, kind, key string) *verdict {
 }
 
 // mounts is a verdict on volumes that a pod waits for; nil if it waits for none: containers start when all are mounted,
-// so events about them are of the past when one has.
+// so events about them from before the end of one are of the past.
 func (w *world) mounts(ctx context.Context, p *corev1.Pod) *verdict {
-	if slices.ContainsFunc(allStatuses(p), func(s corev1.ContainerStatus) bool {
-		return s.State.Running != nil || s.State.Terminated != nil
-	}) {
-		return nil
+	var mounted time.Time
+	for _, s := range allStatuses(p) {
+		if s.State.Running != nil {
+			return nil
+		}
+		if t := s.State.Terminated; t != nil && t.FinishedAt.After(mounted) {
+			mounted = t.FinishedAt.Time
+		}
 	}
 	e := withReason(w.warnings(ctx, p), "FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed")
-	if e == nil {
+	if e == nil || timeOf(e).Before(mounted) {
 		return w.unattached(ctx, p)
 	}
 	v := fails(p, e.Reason, "%s", e.Message)

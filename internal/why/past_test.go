@@ -25,6 +25,18 @@ func TestEventsOfThePast(t *testing.T) {
 		t.Errorf("a container runs: %s", a.Summary)
 	}
 
+	ended := newPod(func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}
+	})
+	for after, want := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} { // since the node was booted
+		mount.LastTimestamp = metav1.NewTime(time.Now().Add(after))
+		a := askAbout(t, ended, ended, newNode(corev1.ConditionTrue, nil), mount)
+		if got := a.Cause != nil && a.Cause.Object.Kind == "Secret"; got != want {
+			t.Errorf("an event %s after a container has ended: %s", after, a.Summary)
+		}
+	}
+
 	db := &appsv1.StatefulSet{ObjectMeta: of("db"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3),
 		Selector: &metav1.LabelSelector{MatchLabels: webLabels}}, Status: appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 1}}
 	refused := warning(db, "StatefulSet", "FailedCreate",

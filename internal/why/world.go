@@ -129,7 +129,7 @@ func (w *world) get(
 	return all[0], present
 }
 
-// Of the objects of one kind in one namespace, so many are read one by one: a list is cheaper than more than few, and
+// Of the objects of one kind, so many are read one by one: a list is cheaper than more than few in one namespace, and
 // who asks does not wait for more than many.
 const (
 	fewSingle  = 20
@@ -139,14 +139,15 @@ const (
 // mayRead reports whether one more object is read by itself. When few were, it reads the list of them, of which others
 // may be. An object that is not in it is read nevertheless: the list is that of a cache.
 func (w *world) mayRead(ctx context.Context, ref plan.Ref) bool {
-	q := query{ref.Kind, ref.Namespace, ""}
-	w.single[q]++
-	switch n := w.single[q]; {
-	case n == fewSingle && ref.Kind != client.KindFor[*corev1.Secret]():
-		if all, err := w.readList(ctx, q, metav1.ListOptions{}); err == nil { // else they are read one by one
-			w.lists[q] = all
+	here, all := query{ref.Kind, ref.Namespace, ""}, query{ref.Kind, "", "all"}
+	w.single[here]++
+	w.single[all]++
+	switch {
+	case w.single[here] == fewSingle && ref.Kind != client.KindFor[*corev1.Secret]():
+		if known, err := w.readList(ctx, here, metav1.ListOptions{}); err == nil { // else they are read one by one
+			w.lists[here] = known
 		}
-	case n > manySingle:
+	case w.single[all] > manySingle:
 		w.unread[fmt.Sprintf("more than %d objects of kind %s", manySingle, ref.Kind.Kind)] =
 			errors.New("they would have to be read one by one")
 		return false

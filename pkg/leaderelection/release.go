@@ -39,7 +39,7 @@ func (e *Elector) leaseFreed(ctx context.Context) <-chan []byte {
 				return
 			}
 			if err == nil {
-				if expired, ok := observed.untilFree(w); ok {
+				if expired, ok := observed.untilFree(w, e.other.read); ok {
 					freed <- expired
 					return
 				}
@@ -69,8 +69,10 @@ type observedRecord struct {
 }
 
 // untilFree reads until the lease has been released or has expired, or the watch has ended. An observed record
-// outlives a watch: if the next watch shows it unchanged, it was not renewed in between.
-func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed bool) {
+// outlives a watch: if the next watch shows it unchanged, it was not renewed in between. Seen is told of each record.
+func (o *observedRecord) untilFree(
+	w watch.Interface, seen func(*resourcelock.LeaderElectionRecord),
+) (expired []byte, freed bool) {
 	defer w.Stop()
 	expiry := time.NewTimer(0)
 	defer expiry.Stop()
@@ -92,6 +94,7 @@ func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed boo
 				continue
 			}
 			o.see(lease)
+			seen(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
 			expiry.Reset(time.Until(o.since.Add(o.valid)))
 		case <-expiry.C:
 			return o.record, true

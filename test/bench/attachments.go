@@ -103,8 +103,9 @@ func (d *disks) bind(ctx context.Context) error {
 		corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	return forEach(ctx, 8, d.all(), func(ctx context.Context, _, i int) error {
 		name := fmt.Sprintf("%s-%d", d.namespace.name, i)
-		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: one, VolumeName: name, StorageClassName: ptr.To(""), Resources: corev1.VolumeResourceRequirements{Requests: size}}}
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)},
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: one, VolumeName: name, StorageClassName: ptr.To(""),
+				Resources: corev1.VolumeResourceRequirements{Requests: size}}}
 		c, err := core.PersistentVolumeClaims(d.namespace.name).Create(ctx, c, metav1.CreateOptions{})
 		if err != nil {
 			return err

@@ -1,8 +1,6 @@
 package attachdetach
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,52 +72,19 @@ func (k *podView) volumeOfPodClaim(p *corev1.Pod, of *corev1.Volume, name string
 	return k.volumes.volumeOfClaim(p.Namespace, name)
 }
 
-// unclearPods are pods on a node of which a claim is no longer bound, so that one of their volumes is not known: one of
-// each namespace. A kubelet mounts nothing for a pod with a claim that is not bound, so a pod that has never run uses
-// nothing.
-func (k *podView) unclearPods(node string) map[string]string {
-	unclear := map[string]string{}
+// podWithUnboundClaim names a pod on a node of which a claim is no longer bound, so that one of its volumes is not
+// known; empty if there is none. A kubelet mounts nothing for a pod with a claim that is not bound, so a pod that has
+// never run uses nothing.
+func (k *podView) podWithUnboundClaim(node string) (name string) {
 	for _, p := range k.byNode.OnNode(node) {
 		if !needs(p) || !hasRun(p) {
 			continue
 		}
-		before, known := unclear[p.Namespace]
-		if _, ok := k.resolve(p); !ok && (!known || podName(p) < before) {
-			unclear[p.Namespace] = podName(p)
+		if _, ok := k.resolve(p); !ok && (name == "" || podName(p) < name) {
+			name = podName(p)
 		}
 	}
-	return unclear
-}
-
-// unclearUser returns the one of unclear pods that may use a volume; empty if none may. A pod uses the volumes of
-// claims of its own namespace, so that one tenant keeps no volume of another one on a node. Any may use a volume of
-// which the claim is not known.
-func (k *podView) unclearUser(unclear map[string]string, volume string) string {
-	if len(unclear) == 0 {
-		return ""
-	}
-	pvs := k.volumes.pvs.By(byName + volume)
-	if len(pvs) == 0 || slices.ContainsFunc(pvs, func(pv *corev1.PersistentVolume) bool {
-		return pv.Spec.ClaimRef == nil
-	}) {
-		return slices.Min(slices.Collect(maps.Values(unclear)))
-	}
-	for _, pv := range pvs {
-		if pod := unclear[pv.Spec.ClaimRef.Namespace]; pod != "" {
-			return pod
-		}
-	}
-	return ""
-}
-
-// withUnclear returns volumes of a node with the pods that may use them.
-func (k *podView) withUnclear(node string, all []nodeVolume) []nodeVolume {
-	unclear := k.unclearPods(node)
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Unclear = k.unclearUser(unclear, all[i].Name)
-	}
-	return all
+	return name
 }
 
 func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -43,7 +43,7 @@ func (k *nodeController) observeNode(
 		s.Volumes = k.nodeVolumes(r.Now, s.Name, s.Node, there)
 	}
 	if goneOrNotReady(s.Node) {
-		s.Held, s.Volumes = k.held(r.Now), k.pods.withUnclear(name, s.Volumes)
+		s.Held, s.PodWithUnboundClaim = k.held(r.Now), k.pods.podWithUnboundClaim(name)
 	}
 	o.Snapshot = s
 	return o, nil
@@ -70,7 +70,7 @@ func (k *nodeController) proveNode(o nodeObservation, proof reconcile.Proof) nod
 		s.Read, s.Live = true, live
 	}
 	if s.Read && goneOrNotReady(s.Live) && !goneOrNotReady(s.Node) { // the cache does not show yet that it does
-		s.Held, s.Volumes = k.held(proof.Now), k.pods.withUnclear(s.Name, s.Volumes)
+		s.Held, s.PodWithUnboundClaim = k.held(proof.Now), k.pods.podWithUnboundClaim(s.Name)
 	}
 	return o
 }

@@ -120,8 +120,8 @@ func (k *podView) podsNeeding(name string) (v volume, by map[string]*podsOnNode)
 // reportingNodes returns the nodes whose statuses name a volume, by name.
 func (k *views) reportingNodes(name string, by map[string]*podsOnNode) (all []reportingNode) {
 	for _, n := range k.nodes.reporting.By(byName + name) {
-		all = append(all, reportingNode{Node: n, Needed: by[n.Name] != nil, Unclear: !nodes.Ready(n) &&
-			k.pods.unclearUser(k.pods.unclearPods(n.Name), name) != ""})
+		all = append(all, reportingNode{Node: n, Needed: by[n.Name] != nil, UnboundClaim: !nodes.Ready(n) &&
+			k.pods.podWithUnboundClaim(n.Name) != ""})
 	}
 	slices.SortFunc(all, func(a, b reportingNode) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return all

@@ -38,8 +38,11 @@ type nodeSnapshot struct {
 	Volumes []nodeVolume // all that are attached, or needed there, by name
 	// DisableTimeout: that a node is not ready is never enough to detach what it has in use (AD-3).
 	DisableTimeout bool
-	Memory         nodeMemory
-	NotCompared    string // why the cache may lack what another leader has written; empty if it does not
+	// PodWithUnboundClaim is a pod on a node that is not ready or gone that may use any of its volumes, as one of its
+	// claims is not bound; empty if there is none. While it is there, no rule of time applies (AD-18).
+	PodWithUnboundClaim string
+	Memory              nodeMemory
+	NotCompared         string // why the cache may lack what another leader has written; empty if it does not
 
 	// Of what is read live when something may be detached:
 	Read   bool
@@ -58,9 +61,6 @@ type nodeVolume struct {
 	StatusOnly  bool                        // it needs no VolumeAttachment
 	Exclusive   bool                        // it is for one node at a time
 	OtherNode   string                      // of an exclusive status-only volume: another node that has it
-	// Unclear is a pod that may use it on a node that is not ready or gone, as one of the claims of that pod is not
-	// bound; empty if there is none. While it is there, no rule of time applies (AD-18).
-	Unclear string
 }
 
 // id identifies a volume among those of its node.
@@ -73,17 +73,17 @@ func (v nodeVolume) id() string {
 
 // nodeMemory is what is remembered of a node. Whatever was remembered is not changed any more.
 type nodeMemory struct {
-	UID            types.UID                // of the Node that the rest is about
-	Gone           time.Time                // since when it is gone, as this process has seen it; zero if it is there
-	UnneededSince  map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
-	Grace          map[string]time.Duration // how long the pods of a volume may take to end, by its id
-	Written        time.Time                // when the status was last written
-	Failed         time.Time                // when that has failed, if it has
-	Burst          int                      // how many writes came one after the other, up to Written
-	Unwritten      int                      // how many volumes the status lacks or should not list
-	UnwrittenSince time.Time                // since when that is the number
-	Asked          map[string]asked         // VolumeAttachments that this process has deleted, by name
-	Unclear        map[string]bool          // volumes of which Unclear was set, by their ids
+	UID             types.UID                // of the Node that the rest is about
+	Gone            time.Time                // since when it is gone, as this process has seen it; zero if it is there
+	UnneededSince   map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
+	Grace           map[string]time.Duration // how long the pods of a volume may take to end, by its id
+	Written         time.Time                // when the status was last written
+	Failed          time.Time                // when that has failed, if it has
+	Burst           int                      // how many writes came one after the other, up to Written
+	Unwritten       int                      // how many volumes the status lacks or should not list
+	UnwrittenSince  time.Time                // since when that is the number
+	Asked           map[string]asked         // VolumeAttachments that this process has deleted, by name
+	HadUnboundClaim bool                     // PodWithUnboundClaim was set, see nodeSnapshot
 }
 
 // asked is when a driver was asked to detach a volume.
@@ -146,7 +146,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		}
 		if v.Pod == "" {
 			d.UnneededSince[v.id()] = earlier(s.Memory.UnneededSince[v.id()], now)
-			if v.Unclear != "" || s.Memory.Unclear[v.id()] {
+			if s.PodWithUnboundClaim != "" || s.Memory.HadUnboundClaim {
 				d.UnneededSince[v.id()] = now // a pod may have needed it until now
 			}
 		}
@@ -269,14 +269,14 @@ func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecisio
 	}
 	switch {
 	case s.Node == nil && forced == "":
-		return verdict{Why: "its node is gone" + v.unclearNote(), Requeue: wait,
-			Held: s.Held != "" && v.Unclear == ""}
+		return verdict{Why: "its node is gone" + s.unboundClaimNote(), Requeue: wait,
+			Held: s.Held != "" && s.PodWithUnboundClaim == ""}
 	case used && forced == "":
 		why := "no pod needs it, and the node has it in use"
 		if wait > 0 {
 			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", unmountTimeout)
 		}
-		return verdict{List: v.StatusOnly || attached(v.Attachment), Why: why + v.unclearNote(), Requeue: wait}
+		return verdict{List: v.StatusOnly || attached(v.Attachment), Why: why + s.unboundClaimNote(), Requeue: wait}
 	case v.Attachment == nil:
 		return verdict{Settled: true}
 	case s.Node != nil && lists(s.Node, v):
@@ -289,12 +289,12 @@ func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecisio
 	return verdictAfterLiveRead(now, s, v, d)
 }
 
-// unclearNote names the pod for which no rule of time applies.
-func (v nodeVolume) unclearNote() string {
-	if v.Unclear == "" {
+// unboundClaimNote names the pod for which no rule of time applies.
+func (s nodeSnapshot) unboundClaimNote() string {
+	if s.PodWithUnboundClaim == "" {
 		return ""
 	}
-	return "; the pod " + v.Unclear + " may use it, as a claim of that pod is not bound"
+	return "; the pod " + s.PodWithUnboundClaim + " may use it, as a claim of that pod is not bound"
 }
 
 // verdictAfterLiveRead decides by the node as it was read live, and no longer by the caches.
@@ -332,7 +332,7 @@ func verdictAfterLiveRead(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDe
 		return verdict{Delete: true, Forced: forced,
 			Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", unmountTimeout)}
 	default:
-		return verdict{Why: "the node has it in use" + v.unclearNote(), Requeue: cmp.Or(wait, rereadInterval)}
+		return verdict{Why: "the node has it in use" + s.unboundClaimNote(), Requeue: cmp.Or(wait, rereadInterval)}
 	}
 }
 
@@ -358,8 +358,8 @@ func (s nodeSnapshot) forceRule(
 ) (reason string, wait time.Duration) {
 	switch {
 	case n != nil:
-		return forceRuleNodeExists(now, n, d.UnneededSince[v.id()], s.DisableTimeout || v.Unclear != "")
-	case v.Unclear != "":
+		return forceRuleNodeExists(now, n, d.UnneededSince[v.id()], s.DisableTimeout || s.PodWithUnboundClaim != "")
+	case s.PodWithUnboundClaim != "":
 		return "", recheckInterval
 	}
 	return forceRuleNodeGone(now, s, v, d)
@@ -502,20 +502,15 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 	m := nodeMemory{
 		UID: s.Memory.UID, Gone: d.Gone, UnneededSince: d.UnneededSince, Grace: d.Grace,
 		Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{},
-		Burst: s.Memory.Burst, Unwritten: d.Unwritten, UnwrittenSince: s.Memory.UnwrittenSince,
+		HadUnboundClaim: s.PodWithUnboundClaim != "",
+		Burst:           s.Memory.Burst, Unwritten: d.Unwritten, UnwrittenSince: s.Memory.UnwrittenSince,
 	}
 	if d.Unwritten != s.Memory.Unwritten {
 		m.UnwrittenSince = now
 	}
-	there, unclear := map[string]bool{}, map[string]bool{}
+	there := map[string]bool{}
 	for _, v := range s.Volumes {
 		there[v.id()] = true
-		if v.Unclear != "" {
-			unclear[v.id()] = true
-		}
-	}
-	if len(unclear) > 0 {
-		m.Unclear = unclear
 	}
 	for name, before := range s.Memory.Asked {
 		if there[name] {

@@ -98,8 +98,6 @@ func on(handle string, edits ...func(*nodeVolume)) nodeVolume {
 
 func needed(v *nodeVolume) { v.Pod = "shop/web" }
 
-func unclear(v *nodeVolume) { v.Unclear = "shop/web" }
-
 func by(edit func(*storagev1.VolumeAttachment)) func(*nodeVolume) {
 	return func(v *nodeVolume) { edit(v.Attachment) }
 }
@@ -227,20 +225,17 @@ func TestPlanNode(t *testing.T) {
 		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true,
 			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
 		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false,
-			nodeSnapshot{Volumes: []nodeVolume{on("a", unclear)}, Memory: spare(time.Hour, "a")}, nil, ""},
-		{"AD-34 a pod that may use another one is nothing to it", aNode(using("a", "b"), unready), aNode(using("a", "b"), unready), true,
-			nodeSnapshot{Volumes: []nodeVolume{on("a"), on("b", unclear)}, Memory: spare(time.Hour, "a", "b")},
-			[]string{"detach a", "status lists [b]"}, forcedByTime},
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: spare(time.Hour, "a"), PodWithUnboundClaim: "shop/web"}, nil, ""},
 		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false,
 			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: func() nodeMemory {
 				m := spare(time.Hour, "a")
-				m.Unclear = map[string]bool{volumes.AttachmentName(driver, "a", "n"): true}
+				m.HadUnboundClaim = true
 				return m
 			}()}, []string{"again in 6m0.001s"}, ""},
 		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true,
-			nodeSnapshot{Volumes: []nodeVolume{on("a", unclear)}}, []string{"detach a"}, forcedByTaint},
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, PodWithUnboundClaim: "shop/web"}, []string{"detach a"}, forcedByTaint},
 		{"AD-18 such a pod on a node that is gone", nil, nil, true,
-			nodeSnapshot{Volumes: []nodeVolume{on("a", unclear)}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}},
+			nodeSnapshot{Volumes: []nodeVolume{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, PodWithUnboundClaim: "shop/web"},
 			[]string{"again in 10s"}, ""},
 		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true,
 			nodeSnapshot{Volumes: []nodeVolume{on("a")}}, []string{"again in 10s"}, ""},

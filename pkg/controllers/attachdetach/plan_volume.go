@@ -45,8 +45,8 @@ type volumeSnapshot struct {
 type reportingNode struct {
 	Node   *corev1.Node
 	Needed bool // a pod needs the volume there
-	// Unclear: the node is not ready, and a pod there may use the volume, as one of its claims is not bound.
-	Unclear bool
+	// UnboundClaim: the node is not ready, and a pod there may use the volume, as one of its claims is not bound.
+	UnboundClaim bool
 }
 
 // usingNode is a node where pods need a volume.
@@ -277,7 +277,7 @@ func (n reportingNode) hasVolume(now time.Time, v nodeVolume, disableTimeout boo
 	case managed(n.Node) && n.Needed, !listed && !uses(n.Node, v):
 		return false
 	}
-	reason, _ := forceRuleNodeExists(now, n.Node, time.Time{}, disableTimeout || n.Unclear)
+	reason, _ := forceRuleNodeExists(now, n.Node, time.Time{}, disableTimeout || n.UnboundClaim)
 	return reason == "" || reason == forcedByTime && holds(now, held, nodes.ReadyChanged(n.Node))
 }
 

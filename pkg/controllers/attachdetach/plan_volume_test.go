@@ -139,7 +139,7 @@ func TestNodesThatSayThatTheyHaveAVolume(t *testing.T) {
 		{"AD-34 for long", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{}, false},
 		{"AD-18 a pod there may use it", func() []reportingNode {
 			all := naming("m", false, using("a"), unreadySeconds(361))
-			all[0].Unclear = true
+			all[0].UnboundClaim = true
 			return all
 		}(), volumeSnapshot{}, true},
 		{"AD-34 it has never said that it is ready",

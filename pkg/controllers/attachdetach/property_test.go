@@ -41,6 +41,8 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"),
 		Memory: nodeMemory{UID: "n1", UnneededSince: map[string]time.Time{}}}
 	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
+	s.PodWithUnboundClaim = rapid.SampledFrom([]string{"", "", "", "shop/unclear"}).Draw(t, "unclear")
+	s.Memory.HadUnboundClaim = rapid.IntRange(0, 3).Draw(t, "was unclear") == 0
 	if rapid.IntRange(0, 9).Draw(t, "unproved") == 0 {
 		s.NotCompared = notCompared
 	}
@@ -54,11 +56,8 @@ func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	for _, h := range []string{"a", "b", "c"} {
 		if rapid.Bool().Draw(t, h+" is there") {
 			s.Volumes = append(s.Volumes,
-				on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*nodeVolume){needed, by(unattached), by(deleted), by(foreign), nameless,
-					unclear}), 0, 2).Draw(t, "edits")...))
-		}
-		if rapid.IntRange(0, 3).Draw(t, "was unclear") == 0 {
-			s.Memory.Unclear = map[string]bool{volumes.AttachmentName(driver, h, "n"): true}
+				on(h, rapid.SliceOfN(rapid.SampledFrom([]func(*nodeVolume){needed, by(unattached), by(deleted), by(foreign), nameless}), 0,
+					2).Draw(t, "edits")...))
 		}
 		if seconds := rapid.SampledFrom([]int{-1, 0, 50, 70, 350, 370, 700}).Draw(t, "spare"); seconds >= 0 {
 			s.Memory.UnneededSince[volumes.AttachmentName(driver, h, "n")] = epoch.Add(-time.Duration(seconds) * time.Second)
@@ -83,10 +82,10 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 			case live == nil && s.Node != nil, live != nil && (s.Node == nil || live.UID != s.Node.UID || lists(live, v)):
 				t.Errorf("%s goes, and the node read live is another one, or lists it", v.Name)
 			case live == nil:
-				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || v.Unclear != "" {
+				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.PodWithUnboundClaim != "" {
 					t.Errorf("%s goes with its node, %q", v.Name, forced)
 				}
-			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || v.Unclear != "" || s.Held != "" ||
+			case uses(live, v) && !nodes.OutOfService(live) && (s.DisableTimeout || s.PodWithUnboundClaim != "" || s.Held != "" ||
 				live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.UnneededSince[name]) <= unmountTimeout):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
 			case !uses(live, v) && !nodes.OutOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) &&
@@ -142,7 +141,7 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 		if n := drawNode(t, node); n != nil && rapid.IntRange(0, 3).Draw(t, "the node names it") == 0 {
 			n.Name = node
 			s.ReportingNodes = append(s.ReportingNodes,
-				reportingNode{Node: n, Needed: rapid.Bool().Draw(t, "needed"), Unclear: rapid.Bool().Draw(t, "unclear")})
+				reportingNode{Node: n, Needed: rapid.Bool().Draw(t, "needed"), UnboundClaim: rapid.Bool().Draw(t, "unclear")})
 		}
 		if rapid.Bool().Draw(t, "a pod needs it there") {
 			u := at(node, "on-"+node)
@@ -179,7 +178,7 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		for _, n := range s.ReportingNodes {
 			v := nodeVolume{Name: s.Volume.Name}
 			free := !n.Needed && (nodes.OutOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue &&
-				!s.DisableTimeout && !n.Unclear && s.Held == "")
+				!s.DisableTimeout && !n.UnboundClaim && s.Held == "")
 			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free &&
 				(lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
 				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)

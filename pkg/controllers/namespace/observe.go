@@ -225,10 +225,11 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 	return found
 }
 
-// answered reports whether an error is an answer of an API server.
+// answered reports whether an error is an answer of the server that has the objects, and not that it cannot be reached.
 func answered(err error) bool {
 	var answer apierrors.APIStatus
-	return errors.As(err, &answer)
+	return errors.As(err, &answer) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) &&
+		!apierrors.IsServerTimeout(err)
 }
 
 // listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number

@@ -318,6 +318,12 @@ func TestObserve(t *testing.T) {
 			w.errors["secrets"] = nil
 			w.expect()
 			w.expectRequests("pods secrets")
+			w.errors["secrets"] = apierrors.NewServiceUnavailable("no server of that API")
+			clear(w.memory.Empty)
+			w.expect("0 secrets undeleted=falselist secrets: no server of that API")
+			w.requests()
+			w.expect("0 secrets undeleted=falselist Secret: no server of that API")
+			w.expectRequests("pods")
 		},
 		"a resource that does not answer is not asked by others meanwhile, and again later": func(t *testing.T) {
 			w := watch(t, just())

@@ -115,7 +115,7 @@ func (m memory) seeing(n *corev1.Node, lease *coordinationv1.Lease, now time.Tim
 	if c != nil && !m.HadReady && !first && c.Status != corev1.ConditionUnknown && now.After(m.Alive) {
 		m.Alive, m.Proved = now, false
 	}
-	m.HadReady = c != nil
+	m.HadReady = c != nil && c.Status != corev1.ConditionUnknown
 	return m
 }
 

@@ -44,7 +44,7 @@ type memory struct {
 	Unready   time.Time // when this process has first seen that it is not ready; zero if it is
 	AllDown   bool      // all zones were down when the node was last looked at
 	Recovered time.Time // when they were first seen to be no longer
-	HadReady  bool      // the node had the condition Ready when it was last looked at
+	HadReady  bool      // the condition Ready was there when the node was last looked at, and was not Unknown
 	Announced bool      // there was an event that the node is registered
 	Line      line      // where in the line of its zone it was when it was last looked at
 

@@ -262,9 +262,10 @@ func TestAConditionWithoutATime(t *testing.T) { // NL-14
 		before, after *corev1.Node
 		alive         time.Time
 	}{
-		"it appears":                {without, with, at(0)},
-		"it was there":              {with, with, time.Time{}},
-		"this controller writes it": {without, aNode(readyIs(corev1.ConditionUnknown)), time.Time{}},
+		"it appears":                 {without, with, at(0)},
+		"it was there":               {with, with, time.Time{}},
+		"it is written over Unknown": {aNode(readyIs(corev1.ConditionUnknown)), with, at(0)},
+		"this controller writes it":  {without, aNode(readyIs(corev1.ConditionUnknown)), time.Time{}},
 	} {
 		m := memory{UID: "u", First: at(-55)}.seeing(c.before, nil, at(-55), nil)
 		if m = m.seeing(c.after, nil, at(0), nil); !m.Alive.Equal(c.alive) {
