@@ -24,7 +24,6 @@ func TestProgramsAreMadeOfWhatIsThere(t *testing.T) {
 		{"etcd", 40, nil},
 		{"kwok", 70, []string{"github.com/go-errors/errors"}},
 		{filepath.Join("..", ".."), 50, nil},
-		{filepath.Join("..", "..", "test", "bench"), 40, nil},
 		{filepath.Join("..", "..", "test", "csidriver"), 40, []string{"github.com/container-storage-interface/spec"}},
 		{filepath.Join("..", "..", "test", "differential"), 40, nil},
 	} {
