@@ -95,6 +95,13 @@ func TestFound(t *testing.T) {
 			set workers 5
 			at 3.311s   daemon ds-web image=good:0 surge=1
 			at 20.1s    daemon ds-web image=bad:1`,
+		"a Job is deleted before a status tells that it was created": `
+			seed 1
+			set latency 20
+			at 1s     cron runs-web minutes=1 policy=Forbid image=bad:1 history=1
+			at 50s    fault m* crash writes=1 after=false back=40s
+			at 1m10s  run runs-web do=delete
+			at 2m51s  cron runs-web suspend=true`,
 		"a CronJob replaces Jobs in back-off": `
 			seed 4
 			at 1.2s     cron cron-web minutes=1 policy=Replace image=bad:1 history=0 deadline=30

@@ -182,10 +182,11 @@ func cronJobsSettled(server *View) (wrong []string) {
 
 // wrongRuns are Jobs of schedules that should not have been created when they were.
 func wrongRuns(server *View) (wrong []string) {
-	cronJobs := map[types.UID]*batchv1.CronJob{}
+	cronJobs, changes := map[types.UID]*batchv1.CronJob{}, map[types.UID][]Change{}
 	for _, e := range server.Changes("cronjobs") {
 		c := e.Object.(*batchv1.CronJob)
 		cronJobs[c.UID] = c // policy and deadline do not change
+		changes[c.UID] = append(changes[c.UID], e)
 	}
 	ran := map[string]bool{}
 	running := map[types.UID]*batchv1.Job{}
@@ -202,8 +203,21 @@ func wrongRuns(server *View) (wrong []string) {
 		if running[job.UID] = job; finishedJob(job) != nil || job.DeletionTimestamp != nil || e.Deleted {
 			delete(running, job.UID)
 		}
+		if e.Deleted && !toldOfRun(changes[ref.UID], job, e.Time) {
+			// Who had created it may have died before it could say so, and nothing tells the next one of it.
+			delete(ran, string(ref.UID)+job.Name)
+		}
 	}
 	return wrong
+}
+
+// toldOfRun reports whether the status of a CronJob has told by a time that a Job was created.
+func toldOfRun(changes []Change, job *batchv1.Job, by time.Time) bool {
+	minutes, err := strconv.ParseInt(job.Name[strings.LastIndex(job.Name, "-")+1:], 10, 64)
+	return err != nil || slices.ContainsFunc(changes, func(e Change) bool {
+		last := e.Object.(*batchv1.CronJob).Status.LastScheduleTime
+		return !e.Time.After(by) && last != nil && last.Unix() >= minutes*60
+	})
 }
 
 func wrongRun(e Change, job *batchv1.Job, c *batchv1.CronJob, again bool, running map[types.UID]*batchv1.Job) (wrong []string) {
