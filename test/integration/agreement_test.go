@@ -113,7 +113,8 @@ func TestObserverNoticesWhatIsNotDone(t *testing.T) {
 		var r agreement.Report
 		err := o.ask("agreement", &r)
 		if err == nil && (len(r.Disagreements) == 0 || r.Disagreements[0].Controller != "job-controller" || r.Unexplained() == 0) {
-			err = fmt.Errorf("%+v", r)
+			planned, failed := o.explains("job/" + b.ns + "/report")
+			err = fmt.Errorf("%+v; of the Job: %+v, %v", r, planned, failed)
 		}
 		return err
 	})
