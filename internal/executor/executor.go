@@ -134,7 +134,11 @@ const longStep = time.Second
 // sequence carries out steps until one fails, or until the rest has become too old. Events that follow a step tell of
 // it, and are never too old. Batches of creations go on: a slow server must not make each the only one.
 func (w *Writing) sequence(steps []plan.Step) error {
+	var late error
 	for i, s := range steps {
+		if _, event := s.(plan.RecordEvent); late != nil && !event {
+			return late
+		}
 		began := time.Now()
 		if err := w.step(s); err != nil {
 			return err
@@ -142,26 +146,17 @@ func (w *Writing) sequence(steps []plan.Step) error {
 		if w.stopped() {
 			return nil
 		}
-		took, next := time.Since(began), steps[i+1:]
-		_, batch := s.(plan.Each)
-		if took <= longStep || len(next) == 0 || batch && creates(s) && creates(next[0]) {
-			continue
+		if took := time.Since(began); took > longStep && !moreOf(s, steps[i+1:]) {
+			late = fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
 		}
-		events := slices.IndexFunc(next, func(s plan.Step) bool { _, ok := s.(plan.RecordEvent); return !ok })
-		if events < 0 {
-			events = len(next)
-		}
-		for _, s := range next[:events] {
-			if err := w.step(s); err != nil {
-				return err
-			}
-		}
-		if events == len(next) {
-			return nil
-		}
-		return fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// moreOf reports whether a batch of creations is followed by more creations.
+func moreOf(s plan.Step, next []plan.Step) bool {
+	_, batch := s.(plan.Each)
+	return batch && len(next) > 0 && creates(s) && creates(next[0])
 }
 
 // creates reports whether a step does nothing but create objects that have names.

@@ -93,8 +93,9 @@ func (o *observedRecord) untilFree(
 				}
 				continue
 			}
-			o.see(lease)
-			seen(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
+			record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+			o.note(record)
+			seen(record)
 			expiry.Reset(time.Until(o.since.Add(o.valid)))
 		case <-expiry.C:
 			return o.record, true
@@ -105,11 +106,6 @@ func (o *observedRecord) untilFree(
 // free reports whether nobody holds the lease after an event.
 func free(event watch.EventType, lease *coordinationv1api.Lease) bool {
 	return event == watch.Deleted || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
-}
-
-// see notes when the lease has last changed, by the clock of this process.
-func (o *observedRecord) see(lease *coordinationv1api.Lease) {
-	o.note(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
 }
 
 // lastHolder is what competitors have last read of another holder. It outlives their candidacies.
@@ -149,7 +145,7 @@ func (o *observedRecord) left() time.Duration {
 	return time.Until(o.since.Add(o.valid))
 }
 
-// note does what see does with the record of a lease.
+// note notes a record, and when it was first seen, by the clock of this process.
 func (o *observedRecord) note(record *resourcelock.LeaderElectionRecord) {
 	if raw := rawOf(record); !bytes.Equal(raw, o.record) {
 		*o = observedRecord{raw, time.Now(), time.Duration(record.LeaseDurationSeconds) * time.Second}
