@@ -164,7 +164,7 @@ func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
 	if len(b.tracker.DeletedAmong(1, func(int) plan.Object { return pod })) != 1 {
 		t.Error("the deletion is not remembered")
 	}
-	if w := b.Server.Writes(); w[0].Options.Subresource != plan.Status || *w[1].DeleteOptions.Preconditions.ResourceVersion != "2" {
+	if w := b.Server.Writes(); w[0].Options.Subresource != plan.Status || *w[1].DeleteOptions.Preconditions.ResourceVersion != "3" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -184,7 +184,7 @@ func TestCreateIfAbsent(t *testing.T) {
 			if got := b.recorded(); len(got) != 0 {
 				t.Errorf("events: %v", got)
 			}
-			if b.waiting("1") != "Pod" || b.waiting("2") != "" {
+			if b.waiting("2") != "Pod" || b.waiting("3") != "" {
 				t.Error("the key does not wait until the cache shows the object")
 			}
 			r := did.Results[0]

@@ -27,7 +27,7 @@ import (
 // writers of a subresource from the other fields of the object. It is safe for concurrent use.
 type Server struct {
 	mu      sync.Mutex
-	version int
+	changes int // made so far
 	objects map[schema.GroupVersionKind]map[plan.Key]plan.Object
 	history map[schema.GroupVersionKind][]event // of all watches, in order
 	streams map[schema.GroupVersionKind][]*stream
@@ -197,10 +197,10 @@ func (s *Server) do(w Write, carryOut func() error) error {
 // store keeps the object under a new version, sends it to the watches, and returns what it keeps. The caller has
 // the lock.
 func (s *Server) store(kind schema.GroupVersionKind, change watch.EventType, o plan.Object) plan.Object {
-	s.version++
-	o.SetResourceVersion(strconv.Itoa(s.version))
+	s.changes++
+	o.SetResourceVersion(s.latest())
 	if o.GetUID() == "" {
-		o.SetUID(types.UID("uid-" + strconv.Itoa(s.version)))
+		o.SetUID(types.UID("uid-" + strconv.Itoa(s.changes)))
 	}
 	if s.objects[kind] == nil {
 		s.objects[kind] = map[plan.Key]plan.Object{}
@@ -212,12 +212,13 @@ func (s *Server) store(kind schema.GroupVersionKind, change watch.EventType, o p
 
 // remove takes the object away and sends that to the watches. The caller has the lock.
 func (s *Server) remove(kind schema.GroupVersionKind, o plan.Object) {
-	s.version++
+	s.changes++
 	gone := o.DeepCopyObject().(plan.Object)
-	gone.SetResourceVersion(strconv.Itoa(s.version))
+	gone.SetResourceVersion(s.latest())
 	delete(s.objects[kind], plan.KeyOf(o))
 	s.publish(kind, watch.Deleted, gone)
 }
 
-// latest returns the version of lists: that of the last change, whatever it changed. The caller has the lock.
-func (s *Server) latest() string { return strconv.Itoa(max(1, s.version)) }
+// latest returns the version of the last change, whatever it changed. It is 1 before the first one, as 0 means any
+// version. The caller has the lock.
+func (s *Server) latest() string { return strconv.Itoa(s.changes + 1) }

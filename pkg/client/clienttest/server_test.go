@@ -60,7 +60,7 @@ func TestWrites(t *testing.T) {
 	generated := pod("", "web")
 	generated.GenerateName = "web-"
 	made, err := s.Create(ctx, pods, generated, none)
-	if err != nil || made.Name != "web-1" || made.UID == "" || made.ResourceVersion != "1" || generated.Name != "" {
+	if err != nil || made.Name != "web-1" || made.UID == "" || made.ResourceVersion != "2" || generated.Name != "" {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	p := &corev1.Pod{}
@@ -69,7 +69,7 @@ func TestWrites(t *testing.T) {
 	}
 	newer := p.DeepCopy()
 	newer.Spec.NodeName = "n"
-	if made, err = s.Update(ctx, pods, newer, none); err != nil || made.ResourceVersion != "2" {
+	if made, err = s.Update(ctx, pods, newer, none); err != nil || made.ResourceVersion != "3" {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	if _, err := s.Update(ctx, pods, p, none); !apierrors.IsConflict(err) {
@@ -88,10 +88,10 @@ func TestWrites(t *testing.T) {
 	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions("other", "")); !apierrors.IsConflict(err) {
 		t.Errorf("a deletion of another uid: %v", err)
 	}
-	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "1")); !apierrors.IsConflict(err) {
+	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "2")); !apierrors.IsConflict(err) {
 		t.Errorf("a deletion of an older version: %v", err)
 	}
-	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "2")); err != nil {
+	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "3")); err != nil {
 		t.Error(err)
 	}
 	if err := s.Get(ctx, pods, plan.KeyOf(made), p); !apierrors.IsNotFound(err) {
@@ -151,7 +151,7 @@ func TestPatches(t *testing.T) {
 				return
 			}
 			u := &unstructured.Unstructured{}
-			if err != nil || made.ResourceVersion != "2" || s.Get(t.Context(), c.m, plan.KeyOf(made), u) != nil {
+			if err != nil || made.ResourceVersion != "3" || s.Get(t.Context(), c.m, plan.KeyOf(made), u) != nil {
 				t.Fatalf("%+v, %v", made, err)
 			}
 			got := u.GetLabels()["app"]
@@ -213,7 +213,7 @@ func TestLists(t *testing.T) {
 		if got := strings.Join(names, " "); got != c.want || !slices.Equal(same, names) || !slices.Equal(again, names) {
 			t.Errorf("%q %+v: %s, %v, %v, want %s", c.namespace, c.o, got, same, again, c.want)
 		}
-		if typed.ResourceVersion != "4" || partial.ResourceVersion != "4" || any.GetResourceVersion() != "4" {
+		if typed.ResourceVersion != "5" || partial.ResourceVersion != "5" || any.GetResourceVersion() != "5" {
 			t.Errorf("version %s", typed.ResourceVersion)
 		}
 	}
@@ -286,7 +286,7 @@ func TestInformers(t *testing.T) {
 				has("frozen", 1)
 				s.ResumeWatches(c.m.GroupVersionKind)
 				has("resumed", 501)
-				if got := informer.GetStore().LastStoreSyncResourceVersion(); got != "501" {
+				if got := informer.GetStore().LastStoreSyncResourceVersion(); got != "502" {
 					t.Errorf("the cache has come to %s", got)
 				}
 				if err := s.Delete(t.Context(), c.m, plan.Key{Namespace: "ns", Name: "a"}, metav1.DeleteOptions{}); err != nil {
@@ -300,19 +300,31 @@ func TestInformers(t *testing.T) {
 	}
 }
 
-// What happens between a list and the watch that follows it is not lost.
+// What happens between a list and the watch that follows it is not lost, be the list empty or not.
 func TestWatchFromAVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServer()
-		must(t, s, pods, pod("a", ""), pod("b", ""), pod("c", ""))
-		w := s.watch(podKind, "1")
-		defer w.Stop()
-		for _, want := range []string{"b", "c"} {
-			if e := <-w.ResultChan(); e.Object.(*corev1.Pod).Name != want {
-				t.Errorf("%+v, want %s", e, want)
+	for _, before := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s, names := NewServer(), []string{"a", "b", "c"}
+			put := func(names []string) {
+				for _, name := range names {
+					must(t, s, pods, pod(name, ""))
+				}
 			}
-		}
-	})
+			put(names[:before])
+			var list corev1.PodList
+			if err := s.List(t.Context(), pods, "", metav1.ListOptions{}, &list); err != nil {
+				t.Fatal(err)
+			}
+			put(names[before:])
+			w := s.watch(podKind, list.ResourceVersion)
+			defer w.Stop()
+			for _, want := range names[before:] {
+				if e := <-w.ResultChan(); e.Object.(*corev1.Pod).Name != want {
+					t.Errorf("%+v, want %s", e, want)
+				}
+			}
+		})
+	}
 }
 
 func TestPut(t *testing.T) {
@@ -321,7 +333,7 @@ func TestPut(t *testing.T) {
 	p.UID, p.DeletionTimestamp = "mine", ptr.To(metav1.Now())
 	for want := range 2 {
 		o, err := s.Put(p)
-		if err != nil || o.GetUID() != "mine" || o.GetDeletionTimestamp() == nil || o.GetResourceVersion() != fmt.Sprint(want+1) {
+		if err != nil || o.GetUID() != "mine" || o.GetDeletionTimestamp() == nil || o.GetResourceVersion() != fmt.Sprint(want+2) {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}

@@ -95,7 +95,7 @@ func (s *Server) watch(kind schema.GroupVersionKind, version string) watch.Inter
 	defer s.mu.Unlock()
 	after, err := strconv.Atoi(version)
 	if err != nil {
-		after = s.version
+		after = s.changes + 1
 	}
 	to := &stream{
 		result: make(chan watch.Event), more: make(chan struct{}, 1), done: make(chan struct{}), frozen: s.frozen[kind],
@@ -119,7 +119,7 @@ func (s *Server) watch(kind schema.GroupVersionKind, version string) watch.Inter
 // publish sends to all watches of the kind. The caller has the lock.
 func (s *Server) publish(kind schema.GroupVersionKind, change watch.EventType, o plan.Object) {
 	e := watch.Event{Type: change, Object: o.DeepCopyObject()}
-	s.history[kind] = append(s.history[kind], event{s.version, e})
+	s.history[kind] = append(s.history[kind], event{s.changes + 1, e})
 	for _, to := range s.streams[kind] {
 		to.send(e)
 	}

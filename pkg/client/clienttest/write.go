@@ -135,7 +135,7 @@ func (s *Server) create(m client.Mapping, o plan.Object) (plan.Object, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if o.GetName() == "" {
-		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), s.version+1))
+		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), s.changes+1))
 	}
 	if s.objects[m.GroupVersionKind][plan.KeyOf(o)] != nil {
 		return nil, apierrors.NewAlreadyExists(m.GroupResource(), o.GetName())

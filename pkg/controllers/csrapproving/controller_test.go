@@ -1,7 +1,6 @@
 package csrapproving
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -107,13 +106,11 @@ func TestResyncsDoNotAsk(t *testing.T) { // CSR-33
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go requests.Informer().Run(ctx.Done())
 		synctest.Wait()
 		k, m := &caches{requests}, (*memory)(nil)
 		for range 100 { // in ten seconds
-			o, err := k.observe(ctx, reconcile.Request[memory]{Key: plan.Key{Name: "join"}, Now: time.Now(), Reader: server, Memory: m})
+			o, err := k.observe(t.Context(),
+				reconcile.Request[memory]{Key: plan.Key{Name: "join"}, Now: time.Now(), Reader: server, Memory: m})
 			if err != nil || !o.Exists || o.Memory == nil || !planApproval(time.Now(), o.Snapshot).Empty() {
 				t.Fatalf("%+v, %v", o, err)
 			}

@@ -69,7 +69,7 @@ var secretMapping = client.MappingFor[*corev1.Secret]()
 
 // A page has the objects that are as old as the migration, without what annotations hold of them.
 func TestWhatAPageHas(t *testing.T) {
-	m := newMigration("m", "secrets", isRunning("20"))
+	m := newMigration("m", "secrets", isRunning("21")) // that of the 20th Secret
 	r := newReader(t, manySecrets(60)...)
 	k := newCaches(t, serves(secretMapping), m)
 	o := look(t, k, r, plan.Key{Name: "m"}, nil)
