@@ -50,7 +50,7 @@ RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
 RACE_TEST := CGO_ENABLED=1 go test $(RACE) -vet=off -ldflags='-s -w' -exec='$(GATE) measure $(RACE)'
 RACY = $(GATE) racy $(1) cmd internal pkg test/chaos test/cluster test/faults test/metricsapi
 
-# The seconds that the slowest package of each suite took last on two cores, and for what gets what others leave (the simulation, the mutants
+# The seconds that the slowest package of each suite took on the slowest two cores so far, and for what gets what others leave (the simulation, the mutants
 # and the toy), twice as many. A package may take three times as long.
 SECONDS_UNIT := 160
 SECONDS_RACE := 100

@@ -23,8 +23,9 @@ const (
 )
 
 const (
-	// notDoneAfter is how long a write is planned before it counts as not done.
-	notDoneAfter = time.Minute
+	// notDoneAfter is how long a write is planned before it counts as not done. A plan that nobody carries out is made
+	// again a minute later, by a timer that begins before the first one is known here, or before it is judged.
+	notDoneAfter = 50 * time.Second
 	// settledAfter is how long a write is planned before another one in its place is a disagreement: before, whoever
 	// leads may have decided by what was there shortly before, or shortly after.
 	settledAfter = 2 * time.Second
@@ -80,7 +81,8 @@ type Comparison struct {
 	rows     map[string]int // disagreements that a row explains
 	come     sightings
 	gone     sightings
-	suspects []suspect
+	suspects []suspect // nobody has been asked about them
+	asking   []suspect // [Comparison.Judge] is asking about them
 }
 
 // keyID is a key of a controller.

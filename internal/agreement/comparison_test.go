@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -323,6 +324,66 @@ func TestHindrance(t *testing.T) {
 		if diff := cmp.Diff(c.want, w.counted); diff != "" {
 			t.Errorf("%v: %s", c.answers, diff)
 		}
+	}
+}
+
+// A plan is told of a moment after the next one was asked for, and what is hindered is judged some seconds later: the next plan, a minute
+// after the one before, is late enough all the same.
+func TestTheNextPlanIsLateEnough(t *testing.T) {
+	w, why := newWorld(), "nobody leads"
+	w.Hindrance = func(context.Context, Question) (string, error) { return why, nil }
+	w.plans(5*time.Millisecond, plan.Create{Object: pod("")})
+	w.plans(time.Minute-3*time.Millisecond, plan.Create{Object: pod("")})
+	w.now = w.now.Add(suspectsEvery)
+	w.Judge(t.Context())
+	why = ""
+	w.plans(time.Minute-suspectsEvery, plan.Create{Object: pod("")})
+	w.Judge(t.Context())
+	if diff := cmp.Diff(map[Verdict]int{Hindered: 1, Unexplained: 1}, w.counted); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What is being looked into is pending, and a question that is not answered keeps no other one.
+func TestWhatIsLookedInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, asked := newWorld(), 0
+		pending := func(when string, want int) {
+			t.Helper()
+			if r := w.Report(); len(r.Controllers) != 1 || r.Controllers[0].Pending != want {
+				t.Errorf("%s: %+v", when, r)
+			}
+		}
+		w.Hindrance = func(ctx context.Context, _ Question) (string, error) {
+			pending("while it is asked", 2)
+			if asked++; asked == 1 {
+				<-ctx.Done()
+			}
+			return "", ctx.Err()
+		}
+		steps := []plan.Step{plan.Create{Object: pod("web-1")}, plan.Create{Object: pod("web-2")}}
+		w.plans(0, steps...)
+		w.plans(time.Minute, steps...)
+		pending("before it is asked", 2)
+		w.Judge(t.Context())
+		pending("one was not answered", 1)
+		if w.counted[Unexplained] != 1 {
+			t.Errorf("%v", w.counted)
+		}
+	})
+}
+
+// What is done while is asked why it is not done has one verdict.
+func TestDoneWhileIsAsked(t *testing.T) {
+	w := newWorld()
+	w.Hindrance = func(context.Context, Question) (string, error) { return "", nil }
+	w.plans(0, plan.Create{Object: pod(""), Count: 3})
+	w.plans(time.Minute, plan.Create{Object: pod(""), Count: 3})
+	w.put(pod("web-1"))
+	w.plans(time.Second, plan.Create{Object: pod(""), Count: 2})
+	w.Judge(t.Context())
+	if diff := cmp.Diff(map[Verdict]int{Agreed: 1}, w.counted); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -7,7 +7,7 @@
 //
 // A planned write of one object is pending from the first plan that has it. When the plans of its key have it no more,
 // the caches show whether it was done (agreed), whether something else was done in its place (disagreed), or whether
-// what it was planned for has changed first (superseded). What is planned for a minute and not done is a disagreement,
+// what it was planned for has changed first (superseded). What is planned for 50 s and not done is a disagreement,
 // too. Writes are matched by what they mean: names that are made up, the sizes of batches and statuses on the way to
 // the same end differ from manager to manager.
 //

@@ -51,6 +51,8 @@ const (
 	leaseFor = 2 * time.Second
 	// mostTries is how often is asked what could not be asked: for a minute.
 	mostTries = 12
+	// answeredWithin is how long a question may take.
+	answeredWithin = 10 * time.Second
 )
 
 // Run looks for what hinders writes that are not done, until ctx ends.
@@ -72,10 +74,10 @@ func (c *Comparison) Run(ctx context.Context) {
 func (c *Comparison) Judge(ctx context.Context) {
 	c.mu.Lock()
 	suspects := c.suspects
-	c.suspects = nil
+	c.suspects, c.asking = nil, suspects
 	c.mu.Unlock()
 	for _, s := range suspects {
-		why, err := c.Hindrance(ctx, s.Question)
+		why, err := c.ask(ctx, s.Question)
 		if ctx.Err() != nil {
 			return
 		}
@@ -83,10 +85,20 @@ func (c *Comparison) Judge(ctx context.Context) {
 	}
 }
 
+func (c *Comparison) ask(ctx context.Context, q Question) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
+	defer cancel()
+	return c.Hindrance(ctx, q)
+}
+
 // answered judges a suspect by what excuses it.
 func (c *Comparison) answered(s suspect, why string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asking = c.asking[1:]
+	if c.partlyDone(s) {
+		return
+	}
 	switch s.tries++; {
 	case err != nil && (s.tries == mostTries || len(c.suspects) >= mostSuspects):
 		c.dropped++
@@ -99,6 +111,12 @@ func (c *Comparison) answered(s suspect, why string, err error) {
 	default:
 		c.count(s.Controller, Superseded, 1)
 	}
+}
+
+// partlyDone reports whether some of what was not done has been done since. The rest is waited for anew.
+func (c *Comparison) partlyDone(s suspect) bool {
+	k := c.keys[s.id]
+	return s.Rule == NotDone && k != nil && k.items[s.at] != nil && !k.items[s.at].judged
 }
 
 // hindered begins to wait anew for a write that is planned still. It counts once.

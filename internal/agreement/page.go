@@ -10,7 +10,7 @@ import (
 
 // What a disagreement is about.
 const (
-	NotDone   = "not done"  // it has been planned for a minute, and nobody does it
+	NotDone   = "not done"  // it has been planned for longer than 50 s, and nobody does it
 	Otherwise = "otherwise" // something else was done in its place
 )
 
@@ -85,6 +85,9 @@ func (c *Comparison) Report() Report {
 				pending[id.controller] += i.count
 			}
 		}
+	}
+	for _, s := range slices.Concat(c.asking, c.suspects) {
+		pending[s.Controller]++
 	}
 	r := Report{Since: c.began.UTC(), Rows: maps.Clone(c.rows), Dropped: c.dropped, Disagreements: slices.Clone(c.last)}
 	slices.Reverse(r.Disagreements)

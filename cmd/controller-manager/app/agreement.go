@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/internal/agreement"
@@ -23,11 +24,13 @@ func compare(c *options.Config, measured *metrics.Metrics) (*agreement.Compariso
 	if !c.Manager.ReadOnly {
 		return nil, nil
 	}
-	client, err := kubernetes.NewForConfig(c.Client)
+	config := rest.CopyConfig(c.Client)
+	config.QPS = -1 // one question at a time is asked, each five seconds
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for leases and events: %w", err)
 	}
-	objects, err := metadata.NewForConfig(c.Client)
+	objects, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for metadata: %w", err)
 	}
