@@ -89,7 +89,8 @@ func (c *Comparison) Report() Report {
 	for _, s := range slices.Concat(c.asking, c.suspects) {
 		pending[s.Controller]++
 	}
-	r := Report{Since: c.began.UTC(), Rows: maps.Clone(c.rows), Dropped: c.dropped, Disagreements: slices.Clone(c.last)}
+	r := Report{Since: c.began.UTC(), Rows: maps.Clone(c.rows), Dropped: c.dropped,
+		Controllers: []ControllerCount{}, Disagreements: append([]Disagreement{}, c.last...)}
 	slices.Reverse(r.Disagreements)
 	names := maps.Clone(pending)
 	for name := range c.counts {

@@ -12,6 +12,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 var missingRequest = regexp.MustCompile(`missing request for \S+(?: in container \S+ of Pod \S+)?`)
@@ -113,7 +115,7 @@ func (w *world) disruptions(ctx context.Context, b *policyv1.PodDisruptionBudget
 		}
 		return v.until("minAvailable or maxUnavailable leaves room for one pod")
 	}
-	return v.through(w.worst(ctx, w.selected(ctx, b.Namespace, b.Spec.Selector)))
+	return v.through(w.worst(ctx, slices.DeleteFunc(w.selected(ctx, b.Namespace, b.Spec.Selector), podutil.Finished)))
 }
 
 // overlap is a verdict on a budget that shares a pod with another one: such a pod cannot be evicted. It is nil if none
@@ -143,7 +145,7 @@ func (w *world) overlap(ctx context.Context, b *policyv1.PodDisruptionBudget) *v
 func (w *world) quota(q *corev1.ResourceQuota) *verdict {
 	var full []string
 	for name, hard := range q.Status.Hard {
-		if used := q.Status.Used[name]; used.Cmp(hard) >= 0 && !hard.IsZero() {
+		if used := q.Status.Used[name]; used.Cmp(hard) >= 0 {
 			full = append(full, fmt.Sprintf("%s (%s of %s)", name, used.String(), hard.String()))
 		}
 	}

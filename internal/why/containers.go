@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ var (
 	missingItemKey = regexp.MustCompile(`references non-existent (config|secret) key: (\S+)`)
 	attachedTo     = regexp.MustCompile(`for volume "([^"]+)":? *"?Volume is already`)
 	volumeOf       = regexp.MustCompile(`for volume "([^"]+)"`)
+	unauthorized   = regexp.MustCompile(`(?i)unauthorized|denied|forbidden|authentication|authorization|\b40[13]\b`)
 )
 
 // containers is a verdict on the first container of a pod that does not run; nil if all do that should.
@@ -48,6 +48,9 @@ func (w *world) containers(ctx context.Context, p *corev1.Pod) *verdict {
 	return worst
 }
 
+// startedLately is for how long the way in which a container has ended may be why it is not ready since.
+const startedLately = 10 * time.Minute
+
 // container is a verdict on a container; nil if it runs, or is only being created.
 func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus, kind string) *verdict {
 	waiting := s.State.Waiting
@@ -55,7 +58,7 @@ func (w *world) container(ctx context.Context, p *corev1.Pod, s corev1.Container
 	case waiting == nil && s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
 		return fails(p, s.State.Terminated.Reason, "%s %s", kind, endOf(s.Name, s.State.Terminated)[len("container "):])
 	case waiting == nil && s.State.Running != nil && !s.Ready && s.RestartCount > 2 &&
-		s.LastTerminationState.Terminated != nil:
+		s.LastTerminationState.Terminated != nil && w.now.Sub(s.State.Running.StartedAt.Time) < startedLately:
 		return w.crashes(ctx, p, s, kind)
 	case waiting == nil:
 		return nil
@@ -81,10 +84,15 @@ func (w *world) image(ctx context.Context, p *corev1.Pod, s corev1.ContainerStat
 	v.until("the image exists and the node may pull it")
 	if e := withReason(w.warnings(ctx, p), "FailedToRetrieveImagePullSecret"); e != nil {
 		for _, s := range p.Spec.ImagePullSecrets {
-			if strings.Contains(e.Message, s.Name) {
-				return v.through(lacking[*corev1.Secret](p.Namespace, s.Name,
-					"it cannot be read, and the image is to be pulled with it"))
+			if !wordIn(e.Message, s.Name) {
+				continue
 			}
+			lacks := lacking[*corev1.Secret](p.Namespace, s.Name,
+				"it cannot be read, and the image is to be pulled with it")
+			if !unauthorized.MatchString(waiting.Message) { // it may be needless: it is told of at each failed pull
+				lacks.inferred()
+			}
+			return v.through(lacks)
 		}
 	}
 	return v
@@ -119,7 +127,7 @@ func (w *world) crashes(ctx context.Context, p *corev1.Pod, s corev1.ContainerSt
 }
 
 func memoryLimit(p *corev1.Pod, container string) string {
-	for _, c := range p.Spec.Containers {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if limit, ok := c.Resources.Limits[corev1.ResourceMemory]; ok && c.Name == container {
 			return limit.String()
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 // jobCondition returns a condition that is true; nil if it is not.
@@ -29,6 +30,9 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobFailureTarget} {
 		if c := jobCondition(j, t); c != nil {
 			v := fails(j, c.Reason, "it has failed: %s", c.Message)
+			if c.Reason == batchv1.JobReasonDeadlineExceeded { // whatever its pods did
+				return v
+			}
 			return v.through(w.lastFailed(ctx, pods))
 		}
 	}
@@ -46,7 +50,7 @@ func (w *world) job(ctx context.Context, j *batchv1.Job) *verdict {
 		s.Active < ptr.Deref(j.Spec.Parallelism, 1) {
 		return v.through(w.refused(ctx, j, message))
 	}
-	if s.Failed > 0 {
+	if s.Failed > 0 && s.Active == 0 { // else another one has taken its place
 		return v.through(w.lastFailed(ctx, pods))
 	}
 	if s.StartTime == nil {
@@ -83,6 +87,9 @@ func (w *world) cronJob(ctx context.Context, c *batchv1.CronJob) *verdict {
 	}
 	if v := w.noJob(ctx, c, own); v != nil {
 		return v
+	}
+	if w.unlisted(client.KindFor[*batchv1.Job](), c.Namespace) {
+		return waits(c, "JobsUnread", "its Jobs could not be read").inferred()
 	}
 	if len(own) == 0 {
 		return fine(c, "no Job was due yet on schedule %q", c.Spec.Schedule)

@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -37,12 +38,17 @@ func AskNamespace(
 ) (Overview, error) {
 	w := newWorld(r, mapper, now)
 	o := Overview{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Overview"}, Namespace: namespace,
-		Time: metav1.Time{Time: now}}
-	if _, is := get[*corev1.Namespace](ctx, w, "", namespace); is == absent {
+		Time: metav1.Time{Time: now}, Answers: []Answer{}}
+	n, is := get[*corev1.Namespace](ctx, w, "", namespace)
+	if is == absent {
 		o.Summary = fmt.Sprintf("Namespace %s: does not exist", namespace)
 		return o, nil
 	}
 	bad, checked := w.verdictsIn(ctx, namespace)
+	if is == present && n.DeletionTimestamp != nil { // what else it has of objects may not be among those
+		w.asked = map[Ref]bool{}
+		bad, checked = slices.Insert(bad, 0, w.explain(ctx, n)), checked+1
+	}
 	for _, v := range bad {
 		o.Answers = append(o.Answers, v.answer(w))
 	}
@@ -69,10 +75,14 @@ func (w *world) worstIn(ctx context.Context, namespace string) *verdict {
 }
 
 // verdictsIn returns the verdicts on what is not as wanted in a namespace, the worst first, and how many objects it has
-// looked at. What controllers have made is judged with its owner.
+// looked at. What controllers have made is judged with its owner, if that is judged.
 func (w *world) verdictsIn(ctx context.Context, namespace string) (bad []*verdict, checked int) {
-	for _, o := range w.contents(ctx, namespace) {
-		if metav1.GetControllerOfNoCopy(o) != nil {
+	contents, judged := w.contents(ctx, namespace), map[types.UID]bool{}
+	for _, o := range contents {
+		judged[o.GetUID()] = true
+	}
+	for _, o := range contents {
+		if owner := metav1.GetControllerOfNoCopy(o); owner != nil && judged[owner.UID] {
 			continue
 		}
 		checked++

@@ -47,7 +47,7 @@ func AskDeletions(
 ) (Deletions, error) {
 	w := newWorld(r, mapper, now)
 	all := Deletions{TypeMeta: metav1.TypeMeta{APIVersion: Schema, Kind: "Deletions"}, Namespace: namespace,
-		Time: metav1.Time{Time: now}}
+		Time: metav1.Time{Time: now}, Items: []PendingDeletion{}}
 	going := 0
 	for _, o := range w.deletable(ctx, namespace) {
 		if o.GetDeletionTimestamp() != nil {

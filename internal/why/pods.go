@@ -3,6 +3,7 @@ package why
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -57,15 +58,15 @@ func (w *world) pod(ctx context.Context, p *corev1.Pod) *verdict {
 
 // failedPod is a verdict on a pod that has ended badly.
 func (w *world) failedPod(ctx context.Context, p *corev1.Pod) *verdict {
+	why := fails(p, p.Status.Reason, "it has failed: %s: %s", p.Status.Reason, p.Status.Message)
+	if p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "node was low on resource") {
+		return why.through(w.wasLow(ctx, p))
+	}
 	if c := podCondition(p, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue {
 		return fails(p, c.Reason, "it was ended: %s", c.Message)
 	}
 	if p.Status.Reason != "" {
-		v := fails(p, p.Status.Reason, "it has failed: %s: %s", p.Status.Reason, p.Status.Message)
-		if p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "node was low on resource") {
-			return v.through(w.wasLow(ctx, p))
-		}
-		return v
+		return why
 	}
 	for _, s := range allStatuses(p) {
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
@@ -215,10 +216,14 @@ func (w *world) unscheduled(ctx context.Context, p *corev1.Pod) *verdict {
 	return w.unschedulable(ctx, p, c.Message)
 }
 
+// podSuffix is what controllers add to the name of an owner: something random, an ordinal, or an index and something
+// random. What else begins with the name is of another owner.
+var podSuffix = regexp.MustCompile(`^(?:\d+-)?[a-z0-9]+$`)
+
 // preempted is a verdict on whom pods of an owner have made room for; nil if for nobody.
 func (w *world) preempted(ctx context.Context, about plan.Object, owner string) *verdict {
 	for _, e := range w.events(ctx, about.GetNamespace(), "reason=Preempted") {
-		if !strings.HasPrefix(e.InvolvedObject.Name, owner+"-") {
+		if rest, its := strings.CutPrefix(e.InvolvedObject.Name, owner+"-"); !its || !podSuffix.MatchString(rest) {
 			continue
 		}
 		by := w.podIn(ctx, e)
@@ -236,9 +241,8 @@ func (w *world) preempted(ctx context.Context, about plan.Object, owner string) 
 // podIn returns the pod that an event names by its uid; nil if none does.
 func (w *world) podIn(ctx context.Context, e *corev1.Event) *corev1.Pod {
 	if related := e.Related; related != nil {
-		if p, is := get[*corev1.Pod](ctx, w, related.Namespace, related.Name); is == present {
-			return p
-		}
+		p, _ := get[*corev1.Pod](ctx, w, related.Namespace, related.Name)
+		return p
 	}
 	for _, p := range list[*corev1.Pod](ctx, w, "", nil) {
 		if p.UID != "" && strings.Contains(e.Message, string(p.UID)) {

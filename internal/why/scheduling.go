@@ -19,6 +19,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 // What the scheduler says of a pod that fits no node. Each part counts nodes: "0/3 nodes are available: 3 ...".
@@ -193,7 +194,7 @@ func (w *world) deviceClaim(ctx context.Context, c *resourcev1.ResourceClaim) *v
 		return waits(c, "NoConsumer", "it is allocated when a pod uses it, and none does").until("a pod uses it")
 	}
 	offered := list[*resourcev1.ResourceSlice](ctx, w, "", nil)
-	if w.unread["resourceslices"] != nil {
+	if w.unlisted(client.KindFor[*resourcev1.ResourceSlice](), "") {
 		return fails(c, "NotAllocated", "it has no devices, and what drivers offer could not be read%s",
 			classesText(c)).inferred()
 	}
@@ -236,27 +237,35 @@ func (w *world) wanted(ctx context.Context, c *resourcev1.ResourceClaim) bool {
 	return false
 }
 
-// nodesInTheWay is a verdict on a node that would take a pod, were it not cordoned or tainted; nil if it is the pod
-// that fits no node.
+// nodesInTheWay is a verdict on a node that would take a pod, were it not cordoned or tainted; nil if one of the nodes
+// on which the pod may be is neither: that has no room, or the pod does not want to be there.
 func (w *world) nodesInTheWay(ctx context.Context, p *corev1.Pod, message string) *verdict {
 	cordoned := strings.Contains(message, "were unschedulable")
 	if !cordoned && !untolerated.MatchString(message) {
 		return nil
 	}
 	var candidate *verdict
-	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
-		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); !fits || err != nil {
-			continue
-		}
+	for _, n := range w.nodesFor(ctx, p) {
 		v := w.refusesPod(ctx, p, n)
 		if v == nil {
-			continue
+			return nil
 		}
 		if candidate == nil || v.worse(candidate) {
 			candidate = v
 		}
 	}
 	return candidate
+}
+
+// nodesFor are the nodes on which a pod may be, as far as its selector and its affinity to nodes say.
+func (w *world) nodesFor(ctx context.Context, p *corev1.Pod) (some []*corev1.Node) {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
+	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
+		if fits, err := affinity.Match(n); fits && err == nil {
+			some = append(some, n)
+		}
+	}
+	return some
 }
 
 // refusesPod is a verdict on a node that takes no pods like this; nil if it does.
@@ -279,19 +288,18 @@ func (w *world) refusesPod(ctx context.Context, p *corev1.Pod, n *corev1.Node) *
 
 // exceeds reports whether a pod requests more of a resource than any node has that it may be on.
 func (w *world) exceeds(ctx context.Context, p *corev1.Pod, name corev1.ResourceName) bool {
-	wants, all := requestOf(p, name), list[*corev1.Node](ctx, w, "", nil)
+	wants, all := requestOf(p, name), w.nodesFor(ctx, p)
 	for _, n := range all {
-		has := n.Status.Allocatable[name]
-		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); fits && err == nil && wants.Cmp(has) <= 0 {
+		if has := n.Status.Allocatable[name]; wants.Cmp(has) <= 0 {
 			return false
 		}
 	}
-	return len(all) > 0 // else they could not be read: the scheduler has seen some
+	return len(all) > 0 // else it may be on none, or they could not be read: the scheduler has seen some
 }
 
 // tooLarge adds to a verdict whether any node is large enough for a pod.
 func (w *world) tooLarge(ctx context.Context, p *corev1.Pod, name corev1.ResourceName, v *verdict) *verdict {
-	wants, all := requestOf(p, name), list[*corev1.Node](ctx, w, "", nil)
+	wants, all := requestOf(p, name), w.nodesFor(ctx, p)
 	var largest resource.Quantity
 	for _, n := range all {
 		if q := n.Status.Allocatable[name]; q.Cmp(largest) > 0 {
@@ -323,11 +331,10 @@ func (w *world) rivals(ctx context.Context, p *corev1.Pod, name corev1.ResourceN
 	const enough = 3 // nodes; the pods of all would be too many to read
 	var largest *corev1.Pod
 	looked := 0
-	for _, n := range list[*corev1.Node](ctx, w, "", nil) {
-		if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); !fits || err != nil || looked == enough {
-			continue
+	for _, n := range w.nodesFor(ctx, p) {
+		if looked++; looked > enough {
+			break
 		}
-		looked++
 		for _, other := range w.podsOn(ctx, n.Name) {
 			higher := ptr.Deref(other.Spec.Priority, 0) > ptr.Deref(p.Spec.Priority, 0) && !podutil.Finished(other)
 			takes := requestOf(other, name)

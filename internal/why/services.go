@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -35,15 +36,17 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 	// Those after the first are of the same templates.
 	all, _ := w.firstPods(ctx, s.Namespace, labels.SelectorFromSet(s.Spec.Selector))
 	pods := slices.DeleteFunc(slices.Clone(all), podutil.Finished)
-	if len(pods) == 0 {
+	switch unread := w.unlisted(client.KindFor[*corev1.Pod](), s.Namespace); {
+	case unread && len(pods) == 0:
+		return waits(s, "PodsUnread", "it has %d endpoints, and its pods could not be read", endpoints).inferred()
+	case len(pods) == 0:
 		return w.noPods(ctx, s, all)
 	}
 	if v := w.wrongPort(s, pods); v != nil {
 		return v
 	}
 	if endpoints == 0 {
-		v := waits(s, "NoEndpoints", "it has pods, and none is ready")
-		return v.through(w.worst(ctx, pods))
+		return w.noEndpoints(ctx, s, pods)
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
 		return waits(s, "NoLoadBalancer",
@@ -54,6 +57,24 @@ func (w *world) service(ctx context.Context, s *corev1.Service) *verdict {
 		return w.local(ctx, s, endpoints, on)
 	}
 	return fine(s, "it has %d endpoints", endpoints)
+}
+
+// noEndpoints is a verdict on a Service without ready endpoints that has pods.
+func (w *world) noEndpoints(ctx context.Context, s *corev1.Service, pods []*corev1.Pod) *verdict {
+	if w.unlisted(client.KindFor[*discoveryv1.EndpointSlice](), s.Namespace) {
+		return waits(s, "EndpointsUnread", "its EndpointSlices could not be read").inferred()
+	}
+	ready := 0
+	for _, p := range pods {
+		if podutil.Ready(p) && p.DeletionTimestamp == nil {
+			ready++
+		}
+	}
+	if ready > 0 {
+		return waits(s, "NoEndpoints", "%d of its pods are ready, and it has no endpoint yet", ready).
+			through(w.leader(ctx))
+	}
+	return waits(s, "NoEndpoints", "it has pods, and none is ready").through(w.worst(ctx, pods))
 }
 
 // local is a verdict on a Service that only pods on the nodes of its own pods reach.
@@ -169,10 +190,13 @@ func (w *world) wrongPort(s *corev1.Service, pods []*corev1.Pod) *verdict {
 		return nil
 	}
 	var ports []corev1.ContainerPort
+	silent := false // a container need not name its ports: one that names none may serve any
 	for _, p := range pods {
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			ports = append(ports, c.Ports...)
 		}
+		silent = silent ||
+			slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return len(c.Ports) == 0 })
 	}
 	for _, port := range s.Spec.Ports {
 		target := port.TargetPort
@@ -190,7 +214,7 @@ func (w *world) wrongPort(s *corev1.Service, pods []*corev1.Pod) *verdict {
 				"its port %d goes to targetPort %q, and no container of its pods has a port of that name%s",
 				port.Port, target.StrVal, portsText(ports))
 		}
-		if len(ports) > 0 { // containers need not name their ports; who names some has named all that matter
+		if !silent { // who names some has named all that matter
 			return fails(s, "NoSuchPort",
 				"its port %d goes to targetPort %d, and the containers of its pods name others%s", port.Port,
 				target.IntVal, portsText(ports)).inferred()

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 const noProvisioner = "kubernetes.io/no-provisioner"
@@ -39,14 +41,21 @@ func (w *world) claim(ctx context.Context, c *corev1.PersistentVolumeClaim) *ver
 	case is != present:
 		return waits(c, "NotBound", "it is not bound; its storage class %s could not be read", *class).inferred()
 	}
-	if m := s.VolumeBindingMode; m != nil && *m == storagev1.VolumeBindingWaitForFirstConsumer &&
-		!w.hasConsumer(ctx, c) {
+	node := c.Annotations["volume.kubernetes.io/selected-node"] // by the scheduler, for a pod
+	later := node == "" && s.VolumeBindingMode != nil &&
+		*s.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	user := w.userOf(ctx, c)
+	switch {
+	case later && user == nil && w.unlisted(client.KindFor[*corev1.Pod](), c.Namespace):
+		return waits(c, "WaitForFirstConsumer", "it is bound when a pod uses it, and pods could not be read").inferred()
+	case later && user == nil:
 		return waits(c, "WaitForFirstConsumer", "it is bound when a pod uses it, and none does (storage class %s)",
-			s.Name).
-			until("a pod uses it")
-	}
-	if s.Provisioner == noProvisioner {
+			s.Name).until("a pod uses it")
+	case s.Provisioner == noProvisioner:
 		return w.noVolumeFits(ctx, c, s.Name)
+	case later:
+		return waits(c, "WaitForFirstConsumer", "its volume is made when the scheduler has found a node for pod %s",
+			user.Name).until("the scheduler finds a node for the pod").through(w.explain(ctx, user))
 	}
 	return w.notProvisioned(ctx, c, s)
 }
@@ -162,13 +171,14 @@ func (w *world) notProvisioned(ctx context.Context, c *corev1.PersistentVolumeCl
 	return v.through(silent.inferred().until("the provisioner %s runs", s.Provisioner))
 }
 
-// hasConsumer reports whether a pod, or the scheduler, wants a claim bound.
-func (w *world) hasConsumer(ctx context.Context, c *corev1.PersistentVolumeClaim) bool {
-	if c.Annotations["volume.kubernetes.io/selected-node"] != "" {
-		return true
+// userOf returns a pod that uses a claim; nil if none does.
+func (w *world) userOf(ctx context.Context, c *corev1.PersistentVolumeClaim) *corev1.Pod {
+	for _, p := range list[*corev1.Pod](ctx, w, c.Namespace, nil) {
+		if usesClaim(p, c.Name) {
+			return p
+		}
 	}
-	return slices.ContainsFunc(list[*corev1.Pod](ctx, w, c.Namespace, nil),
-		func(p *corev1.Pod) bool { return usesClaim(p, c.Name) })
+	return nil
 }
 
 func (w *world) volume(ctx context.Context, pv *corev1.PersistentVolume) *verdict {

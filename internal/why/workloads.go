@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -40,17 +41,30 @@ func controlledBy(owner plan.Object, pods []*corev1.Pod) (own []*corev1.Pod) {
 }
 
 // worstOf returns the verdict on the pod of an object that needs people most; nil if all are as wanted. Of many pods it
-// reads the first ones, and the others if these are as wanted.
+// reads the first ones, and the others if these are as wanted. Pods that have ended stay beside those that have taken
+// their place: they count if they were made lately and no other one is at fault.
 func (w *world) worstOf(ctx context.Context, owner plan.Object, selector *metav1.LabelSelector) *verdict {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil
 	}
 	some, all := w.firstPods(ctx, owner.GetNamespace(), s)
-	if v := w.worst(ctx, controlledBy(owner, some)); v != nil || all {
+	own := controlledBy(owner, some)
+	v := w.worst(ctx, slices.DeleteFunc(slices.Clone(own), podutil.Finished))
+	if v == nil && !all {
+		own = w.podsOf(ctx, owner, selector)
+		v = w.worst(ctx, slices.DeleteFunc(slices.Clone(own), podutil.Finished))
+	}
+	if v != nil && !v.last().moving {
 		return v
 	}
-	return w.worst(ctx, w.podsOf(ctx, owner, selector))
+	ended := w.worst(ctx, slices.DeleteFunc(own, func(p *corev1.Pod) bool {
+		return !podutil.Finished(p) || w.now.Sub(p.CreationTimestamp.Time) > quietFor
+	}))
+	if ended != nil {
+		return ended
+	}
+	return v
 }
 
 // worst returns the verdict on the pod that needs people most; nil if all are as wanted.
@@ -135,6 +149,9 @@ func (w *world) noReplicaSet(ctx context.Context, d *appsv1.Deployment, v *verdi
 	}
 	if c := deploymentCondition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse {
 		return v.through(w.refused(ctx, d, c.Message))
+	}
+	if w.unlisted(client.KindFor[*appsv1.ReplicaSet](), d.Namespace) {
+		return v.adding("its ReplicaSets could not be read").inferred()
 	}
 	v.says += "; its ReplicaSet is not there yet"
 	return v.through(w.leader(ctx))

@@ -247,15 +247,25 @@ func (w *world) listAny(ctx context.Context, kind schema.GroupVersionKind, names
 // noteUnread remembers what could not be listed. A kind that the server does not have has no objects.
 func (w *world) noteUnread(q query, err error) {
 	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		what := q.kind.Kind
-		if m, ok := client.BuiltIn(q.kind); ok {
-			what = m.Resource
-		}
-		if q.namespace != "" {
-			what += " in " + q.namespace
-		}
-		w.unread[what] = err
+		w.unread[listName(q.kind, q.namespace)] = err
 	}
+}
+
+// unlisted reports whether a list could not be read, so that it is not known to be empty.
+func (w *world) unlisted(kind schema.GroupVersionKind, namespace string) bool {
+	return w.unread[listName(kind, namespace)] != nil
+}
+
+// listName is what people call a list.
+func listName(kind schema.GroupVersionKind, namespace string) string {
+	what := kind.Kind
+	if m, ok := client.BuiltIn(kind); ok {
+		what = m.Resource
+	}
+	if namespace != "" {
+		what += " in " + namespace
+	}
+	return what
 }
 
 // readList reads a list from the cache of the API server.

@@ -19,7 +19,8 @@ const expiresSoon = 30 * 24 * time.Hour
 // files reads all files that flags name, and says how long the certificates in them are valid.
 func (c *checker) files() {
 	for _, flag := range slices.Sorted(maps.Keys(c.Flags)) {
-		if value := c.Flags[flag]; value != "" && (strings.HasSuffix(flag, "-file") || flag == "kubeconfig") {
+		is := strings.HasSuffix(flag, "-file") || strings.HasSuffix(flag, "kubeconfig")
+		if value := c.Flags[flag]; value != "" && is {
 			c.file("--"+flag, value)
 		}
 	}

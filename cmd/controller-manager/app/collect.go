@@ -137,7 +137,11 @@ func (a *whyAsker) collect(ctx context.Context, b *bundle) error {
 		}
 	}
 	credentials := throughTunnel(a.config, a.sendToken)
-	for _, pod := range a.keepers(ctx) {
+	pods, err := a.keepers(ctx)
+	if err != nil {
+		b.errors = append(b.errors, fmt.Sprintf("pods of managers: %v", err))
+	}
+	for _, pod := range pods {
 		b.pods++
 		if err := a.collectPod(ctx, reader, pod, credentials, b); err != nil {
 			return err

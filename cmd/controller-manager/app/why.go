@@ -228,7 +228,7 @@ func (a *whyAsker) about(ctx context.Context, resource string, key plan.Key) (su
 		return nil, fmt.Errorf("%s %s: %w", resource, key.Name, err)
 	}
 	answer.Source = whySource
-	return answer, nil
+	return answer, ctx.Err() // what was not read in time is not known to be missing
 }
 
 // overview answers for all that is not as wanted in a namespace.

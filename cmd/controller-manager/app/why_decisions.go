@@ -88,7 +88,8 @@ func (a *whyAsker) decide(ctx context.Context, answer *why.Answer) {
 
 // managers are the pods that may know decisions: those that lead, and then observers.
 func (a *whyAsker) managers(ctx context.Context) (pods []corev1.Pod) {
-	for _, r := range a.ranked(ctx) {
+	all, _ := a.ranked(ctx) // who may not read them gets an answer without decisions
+	for _, r := range all {
 		if r.rank == leading || r.rank == observing {
 			pods = append(pods, r.Pod)
 		}
@@ -102,18 +103,20 @@ type ranked struct {
 	rank int
 }
 
-// ranked are the pods that may be managers, by rank. Reading them may be forbidden; then there are none.
-func (a *whyAsker) ranked(ctx context.Context) (all []ranked) {
+// ranked are the pods that may be managers, by rank. Some may be missing if there is an error: reading them may be
+// forbidden.
+func (a *whyAsker) ranked(ctx context.Context) (all []ranked, err error) {
 	ctx, cancel := context.WithTimeout(ctx, decidedWithin)
 	defer cancel()
 	reader, err := a.clients.Kubernetes()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var pods []corev1.Pod
 	for _, selector := range managersLabels {
-		found, err := reader.CoreV1().Pods(managersNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
+		found, failed := reader.CoreV1().Pods(managersNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if failed != nil {
+			err = failed
 			continue
 		}
 		for _, p := range found.Items {
@@ -124,14 +127,14 @@ func (a *whyAsker) ranked(ctx context.Context) (all []ranked) {
 		}
 	}
 	if len(pods) == 0 {
-		return nil
+		return nil, err
 	}
 	leaders := leadersOf(ctx, reader)
 	for _, p := range pods {
 		all = append(all, ranked{p, rank(p, leaders)})
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return a.rank - b.rank })
-	return all
+	return all, err
 }
 
 // Pods are asked in this order.

@@ -78,7 +78,11 @@ func TestEachPodIsAskedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, p := range a.ranked(t.Context()) {
+	pods, err := a.ranked(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range pods {
 		names = append(names, p.Name)
 	}
 	if !slices.Equal(names, []string{"a", "b"}) {

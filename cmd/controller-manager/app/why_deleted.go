@@ -73,10 +73,12 @@ func (a *whyAsker) mayGet(ctx context.Context, m client.Mapping, about history.R
 
 // remembered asks all managers and observers about objects, and says who was asked.
 func (a *whyAsker) remembered(ctx context.Context, about history.Ref) (all []history.Entry, source string, err error) {
-	pods := a.keepers(ctx)
-	if len(pods) == 0 {
-		return nil, "", errors.New(
-			"no manager of ours and no observer is found in kube-system, or you may not list its pods")
+	pods, err := a.keepers(ctx)
+	switch {
+	case len(pods) == 0 && err != nil:
+		return nil, "", fmt.Errorf("look for managers and observers in %s: %w", managersNamespace, err)
+	case len(pods) == 0:
+		return nil, "", fmt.Errorf("no manager of ours and no observer is found in %s", managersNamespace)
 	}
 	credentials := throughTunnel(a.config, a.sendToken)
 	if credentials == nil {
@@ -113,13 +115,14 @@ func (a *whyAsker) remembered(ctx context.Context, about history.Ref) (all []his
 }
 
 // keepers are the pods that may keep a history: managers, whether they lead or not, and observers.
-func (a *whyAsker) keepers(ctx context.Context) (pods []corev1.Pod) {
-	for _, r := range a.ranked(ctx) {
+func (a *whyAsker) keepers(ctx context.Context) (pods []corev1.Pod, err error) {
+	all, err := a.ranked(ctx)
+	for _, r := range all {
 		if r.rank < mirrored || r.rank == mirrored && a.ofControlPlane(ctx, r.Spec.NodeName) {
 			pods = append(pods, r.Pod)
 		}
 	}
-	return pods
+	return pods, err
 }
 
 // ofControlPlane reports whether a machine is known to be one of the control plane.
