@@ -14,15 +14,16 @@ import (
 //
 //	Measured: 2026-11-27, commit 46b77cea, controllers: SET
 //
-// SET is "all N", "N, all but A, B", "those of the scenario", or names. Where it begins with a number, or with all, it counts the
-// controllers that are on by default: whoever adds one has to measure again, or to say that the figures are without it.
+// SET is "all N", also with "and those that are off by default", "N, all but A, B", "those of the scenario", or names. Where it begins
+// with a number, or with all, it counts the controllers that are on by default: whoever adds one has to measure again, or to say that the
+// figures are without it.
 var (
 	measuredPages = []string{"docs/operations.md", "docs/performance.md", "docs/reliability.md"}
 	measuredText  = regexp.MustCompile(`(?m)^Measured:.*(?:\n.+)*`)
 	measured      = regexp.MustCompile(`^Measured: (\d{4}-\d\d-\d\d), commit ([0-9a-f]{7,12}), controllers: (.*)$`)
 	figureTable   = regexp.MustCompile(`(?m)^\|.*\b(original|ours|before|resident memory at rest|oracle \| crash|random scripts until)\b` +
 		`.*\|\n\|[-:| ]+\|$`)
-	setOfAll = regexp.MustCompile(`^(?:all ([0-9]+)|([0-9]+), all but ([a-z, -]+))\.?$`)
+	setOfAll = regexp.MustCompile(`^(?:all ([0-9]+)(?: and those that are off by default)?|([0-9]+), all but ([a-z, -]+))\.?$`)
 	madeBy   = regexp.MustCompile(`(?m)^([0-9]{4}-[0-9]{2}-[0-9]{2}), (?:commit ([0-9a-f]+)|[0-9]+ cores)`)
 )
 

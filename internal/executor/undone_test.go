@@ -159,6 +159,25 @@ func TestAUserMayUndoOnce(t *testing.T) {
 	}
 }
 
+// What its controller itself makes so that its selector does not match it would be released, and made again without end: it is slowed down.
+func TestSelectorThatTheControllerMisses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, owner := newBench(t), newSet()
+		e, p := New(b.Config), generated(owner)
+		p.UID, p.Labels = "", map[string]string{"app": "web", "hash": "1"}
+		step := plan.Create{Object: p, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "hash": "2"}}}
+		for range 3000 {
+			if did := e.Begin(t.Context(), owner, &b.barrier).Apply([]plan.Step{step}); UndoneFor(did.Err) <= 0 {
+				t.Fatalf("%+v", did)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(b.Server.Writes()); n < 5 || n > 12 {
+			t.Errorf("%d pods were created in 5 minutes", n)
+		}
+	})
+}
+
 // Pods that come back without the labels of the selector count as failed creations: no batch follows, the next one waits twice as long
 // each time, at most a minute, and the reason stays the same. When the webhook is gone the first one is made within a minute, and then
 // all.

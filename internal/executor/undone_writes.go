@@ -192,12 +192,15 @@ func (w *Writing) asCreated(m client.Mapping, s plan.Create, made metav1.Object)
 	if err != nil {
 		return nil // nobody finds anything by it
 	}
-	if selector.Matches(labels.Set(made.GetLabels())) || !selector.Matches(labels.Set(s.Object.GetLabels())) {
+	if selector.Matches(labels.Set(made.GetLabels())) {
 		w.undone.worked(w.creations(m))
 		return nil
 	}
 	cause := fmt.Sprintf(
 		"it was created without the labels of the selector %s, which an admission webhook must have removed", selector)
+	if !selector.Matches(labels.Set(s.Object.GetLabels())) {
+		cause = fmt.Sprintf("the selector %s names a label that the controller sets itself, to another value", selector)
+	}
 	return &Undone{w.undone.failed(w.creations(m), cause, time.Now()).until, cause}
 }
 

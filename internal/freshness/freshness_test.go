@@ -238,6 +238,17 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
+// Versions that are no numbers can only be told apart, and are not known to be outdated.
+func TestOutdatedOddVersions(t *testing.T) {
+	tracker := NewTracker()
+	written, other := pod("1", "web"), pod("1", "web")
+	written.ResourceVersion, other.ResourceVersion = "7/2", "8/3"
+	tracker.Wrote(podKind, written)
+	if got := tracker.Outdated(podKind, other); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 // An object that was observed before another writer of this process changed it is outdated, also when that write has been swept.
 func TestOutdatedAfterTheSweep(t *testing.T) {
 	tracker, newer := NewTracker(), pod("1", "web")

@@ -108,7 +108,7 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	w, ok := t.written[o.GetUID()]
 	caches := t.caches[kind]
 	t.mu.Unlock()
-	if ok && !atLeast(o.GetResourceVersion(), w.version) {
+	if ok && earlier(o.GetResourceVersion(), w.version) {
 		return w.version
 	}
 	now := lookUp(caches, plan.KeyOf(o))
@@ -292,4 +292,10 @@ func lookUp(stores []cache.Store, key plan.Key) plan.Object {
 func atLeast(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order >= 0
+}
+
+// earlier reports whether a version is known to be older than another one. Those that cannot be compared are not.
+func earlier(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }

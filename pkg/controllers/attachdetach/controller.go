@@ -145,7 +145,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Aliases:  nodeAliases,
 		Applied: func(ctx context.Context, s nodeSnapshot, d nodeDecision, did, reported plan.Outcome) {
 			own.appliedNode(ctx, s, d, did, reported)
-			n.unreserve(s)
+			n.unreserve(s, d)
 			n.noteWrites(s, did)
 		},
 		Brake: c.Brake,

@@ -170,7 +170,7 @@ func TestReservations(t *testing.T) {
 		}
 	}
 	apply := func(s nodeSnapshot) {
-		w.term.Update(func(t term) term { return t.unreserved(now, s) })
+		w.term.Update(func(t term) term { return t.unreserved(now, s, nodeDecision{}) })
 	}
 	reserves("at first", "n", d, nil)
 	reserves("another node", "m", other, plan.ErrStale)
@@ -190,5 +190,44 @@ func TestReservations(t *testing.T) {
 	apply(nodeSnapshot{Name: "o"})
 	if left, _ := w.term.Get(); len(maps.Collect(left.Reserved.All()))+len(maps.Collect(left.Holders.All())) > 0 {
 		t.Errorf("left: %+v", left)
+	}
+}
+
+// A node that is gone keeps a volume that its machine may use: as long as pods there may run, and a minute more than they may take to end
+// (AD-18, AD-62). A new leader does not know what the node had, but which pods were on it.
+func TestAVolumeOfANodeThatIsGone(t *testing.T) {
+	for what, moves := range map[string]bool{"the pod goes": true, "the pod stays": false} {
+		t.Run(what, func(t *testing.T) {
+			lose := func(b *bench) {
+				b.volume(0, lunSource(), corev1.ReadWriteOnce)
+				time.Sleep(time.Second)
+				b.pod("a", 0, "n0")
+				time.Sleep(2 * time.Second)
+				b.is("n0=" + lun)
+				p := &corev1.Pod{}
+				if err := b.Server.Get(b.Context(), podKind, plan.Key{Namespace: "shop", Name: "a"}, p); err != nil {
+					b.Fatal(err)
+				}
+				p.Status.Phase = corev1.PodRunning
+				b.put(p)
+				b.node("n0", usingLun)
+				b.pod("b", 0, "n1")
+				b.remove(nodeKind, "", "n0")
+				time.Sleep(10 * time.Minute)
+				b.is("")
+				if !moves {
+					return
+				}
+				b.removePod("a")
+				time.Sleep(80 * time.Second)
+				b.is("")
+				time.Sleep(30 * time.Second)
+				b.is("n1=" + lun)
+			}
+			run(t, Options{}, 3, lose, func(b *bench) { // another leader
+				time.Sleep(10 * time.Minute)
+				b.is(map[bool]string{true: "n1=" + lun}[moves])
+			})
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,12 @@ func (k *nodeController) holder(now time.Time, n *corev1.Node, v nodeVolume) (ot
 		}
 		return node
 	}
-	for _, u := range k.users(by) { // that of the oldest pod has it (AD-80)
+	users := k.users(by)
+	// A node that is gone has it as long as its pods may run (AD-18). Its status is gone with it.
+	if i := slices.IndexFunc(users, func(u usingNode) bool { return u.Runs && u.Node != n.Name }); i >= 0 {
+		return users[i].Node
+	}
+	for _, u := range users { // that of the oldest pod has it (AD-80)
 		if !u.Managed {
 			continue
 		}

@@ -112,10 +112,24 @@ func (k *nodeController) nodeVolumes(
 	}
 	if n != nil {
 		all = append(all, k.statusOnlyVolumes(now, n, needed)...)
+	} else {
+		all = append(all, k.reservedVolumes(name, needed)...)
 	}
 	slices.SortFunc(all, func(a, b nodeVolume) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id()))
 	})
+	return all
+}
+
+// reservedVolumes returns the status-only volumes of a node that is gone: those that are reserved for it.
+func (k *nodeController) reservedVolumes(name string, needed map[string]nodeVolume) (all []nodeVolume) {
+	t, _ := k.term.Get()
+	reserved, _ := t.Reserved.Get(name)
+	for volume := range reserved {
+		v := needed[volume]
+		v.Name, v.StatusOnly = volume, true
+		all = append(all, v)
+	}
 	return all
 }
 

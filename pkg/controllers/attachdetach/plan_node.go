@@ -99,6 +99,7 @@ type nodeDecision struct {
 	Grace         map[string]time.Duration
 	Deleted       map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Reserves      []string          // exclusive status-only volumes that the status lists from now on
+	Retains       map[string]bool   // reserved volumes of a node that is gone, whose machine may still use them
 	Unwritten     int               // how many volumes the status lacks or should not list
 	Verdicts      map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
@@ -125,7 +126,7 @@ type verdict struct {
 // planNode lists in the status of a node what is attached, and detaches what no pod there needs.
 func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	d = nodeDecision{UnneededSince: map[string]time.Time{}, Grace: map[string]time.Duration{},
-		Deleted: map[string]string{}, Verdicts: map[string]string{}}
+		Retains: map[string]bool{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
 	if s.Node == nil {
 		d.Gone = earlier(s.Memory.Gone, now)
 	} else if !managed(s.Node) {
@@ -152,6 +153,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		}
 		one := verdictOf(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
+		d.Retains[v.Name] = s.Node == nil && v.StatusOnly && (v.Pod != "" || !one.Settled)
 		p.Requeue = plan.Sooner(p.Requeue, one.Requeue)
 		if held = held || one.Held; one.Read {
 			p.Proof = []plan.Ref{nodeRef(s.Name)}

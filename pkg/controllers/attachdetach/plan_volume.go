@@ -55,6 +55,7 @@ type usingNode struct {
 	Pods    []*corev1.Pod // the oldest first
 	Volume  volume        // the volume as these pods define it; empty: as all others do
 	Managed bool          // the node is there, and its kubelet leaves attaching to this controller
+	Runs    bool          // the node is gone, and its machine may still run one of the pods
 }
 
 // volumeMemory is what is remembered of a volume, by node. Whatever was remembered is not changed any more.
@@ -258,6 +259,11 @@ func (s volumeSnapshot) others(now time.Time, node string) (names []string, rech
 		if n.Node.Name != node && !nodes[n.Node.Name] &&
 			n.hasVolume(now, nodeVolume{Name: s.Volume.Name}, s.DisableTimeout, s.Held) {
 			nodes[n.Node.Name], recheck = true, recheckInterval
+		}
+	}
+	for _, u := range s.Users {
+		if u.Runs && u.Node != node && s.Volume.statusOnly() { // no VolumeAttachment shows that
+			nodes[u.Node], recheck = true, recheckInterval
 		}
 	}
 	if len(s.Misnamed) > 0 {

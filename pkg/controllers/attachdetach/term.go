@@ -97,18 +97,22 @@ func (k *nodeController) reserve(s nodeSnapshot, d nodeDecision) error {
 // carried out nevertheless, and the cache does not show it yet.
 const unsure = time.Minute
 
-// unreserve ends the reservations of a node for what it neither needs nor lists.
-func (k *nodeController) unreserve(s nodeSnapshot) {
-	k.term.Update(func(t term) term { return t.unreserved(time.Now(), s) })
+// unreserve ends the reservations of a node for what it neither needs nor lists. A node that is gone keeps them as long
+// as its machine may use the volumes.
+func (k *nodeController) unreserve(s nodeSnapshot, d nodeDecision) {
+	k.term.Update(func(t term) term { return t.unreserved(time.Now(), s, d) })
 }
 
 // unreserved is the term without the reservations of a node that are over.
-func (t term) unreserved(now time.Time, s nodeSnapshot) term {
+func (t term) unreserved(now time.Time, s nodeSnapshot, d nodeDecision) term {
 	reserved, found := t.Reserved.Get(s.Name)
 	if !found {
 		return t
 	}
 	kept := map[string]bool{}
+	if s.Node == nil {
+		kept = d.Retains
+	}
 	if s.Node != nil && managed(s.Node) {
 		for _, v := range s.Volumes {
 			kept[v.Name] = kept[v.Name] || v.StatusOnly && (v.Pod != "" && v.OtherNode == "" || lists(s.Node, v))

@@ -264,3 +264,22 @@ func TestEnqueues(t *testing.T) { // CJ-3
 		}
 	}
 }
+
+// While the server refuses to delete the Jobs beyond the history limit, each run is on time all the same (CJ-4, CJ-61).
+func TestRunsAreOnTimeWhileDeletionsAreRefused(t *testing.T) {
+	begin(t, func(c *cluster) {
+		c.lasting(30 * time.Second)
+		c.until("00:12:30")
+		c.BeforeWrite(func(w clienttest.Write) error {
+			if w.Verb == "delete" {
+				return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("a webhook says no"))
+			}
+			return nil
+		})
+		c.start(every("*/5 * * * *"), limits(ptr.To[int32](0), nil), deadline(10))
+		c.until("01:31:00")
+		if made, missed := c.events("SuccessfulCreate"), c.events("MissSchedule"); made != 16 || missed != 0 { // 00:15 to 01:30
+			t.Errorf("%d Jobs were made, %d were missed", made, missed)
+		}
+	})
+}

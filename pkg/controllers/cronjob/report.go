@@ -19,11 +19,12 @@ import (
 const shortLived = 5 * time.Minute
 
 // reportStatus writes which Jobs are active, and when the last ones were scheduled and successful.
-func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
+func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	if s.CronJob == nil {
 		return plan.Plan{}
 	}
-	after := *s.CronJob // its parts belong to the cache: they are replaced, not changed
+	next := d.requeue(now) // a run does not wait until what was refused is tried again (CJ-61)
+	after := *s.CronJob    // its parts belong to the cache: they are replaced, not changed
 	c := &after
 	c.Status.Active = s.activeAfter(did)
 	ran := d.Ran
@@ -38,9 +39,9 @@ func reportStatus(_ time.Time, s snapshot, d decision, did plan.Outcome) plan.Pl
 	c.Status.LastScheduleTime = raised(c.Status.LastScheduleTime, ran)
 	c.Status.LastSuccessfulTime = raised(c.Status.LastSuccessfulTime, success)
 	if equality.Semantic.DeepEqual(s.CronJob.Status, c.Status) {
-		return plan.Plan{}
+		return plan.Plan{Requeue: next}
 	}
-	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: s.CronJob, New: c, Subresource: plan.Status,
+	p := plan.Plan{Requeue: next, Steps: []plan.Step{plan.Change{Old: s.CronJob, New: c, Subresource: plan.Status,
 		Why: "the status has changed"}}}
 	for _, event := range s.endings() {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: event})

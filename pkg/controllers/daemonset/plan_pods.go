@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -26,27 +27,32 @@ func kind() schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(
 // newPod is what the DaemonSet's template makes for a node (DS-25). The scheduler binds it (DS-26).
 func newPod(d *appsv1.DaemonSet, t present, node string) *corev1.Pod {
 	template := d.Spec.Template.DeepCopy()
-	labels := maps.Clone(template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[hashLabel] = t.hash
-	if t.generation != "" {
-		labels[templateGeneration] = t.generation
-	}
 	bind(&template.Spec, node)
 	template.Spec.Tolerations = withTolerations(template.Spec.Tolerations, template.Spec.HostNetwork)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       d.Namespace,
 			GenerateName:    d.Name + "-",
-			Labels:          labels,
+			Labels:          podLabels(d, t),
 			Annotations:     template.Annotations,
 			Finalizers:      template.Finalizers,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, kind())},
 		},
 		Spec: template.Spec,
 	}
+}
+
+// podLabels are the labels of a pod of the template: two of them are the DaemonSet's own.
+func podLabels(d *appsv1.DaemonSet, t present) labels.Set {
+	own := maps.Clone(d.Spec.Template.Labels)
+	if own == nil {
+		own = map[string]string{}
+	}
+	own[hashLabel] = t.hash
+	if t.generation != "" {
+		own[templateGeneration] = t.generation
+	}
+	return own
 }
 
 // bind has the scheduler place a pod on a node: that takes the place of what its affinity required of nodes (DS-26).

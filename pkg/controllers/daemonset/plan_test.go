@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -294,4 +295,21 @@ func TestEvents(t *testing.T) {
 	is(t, lines(planDaemonSet(now, s).Steps)[3:],
 		"event Normal SucceededDaemonPod: Found succeeded daemon pod shop/b on node n2, will try to delete it", // DS-82
 		"event Warning FailedDaemonPod: Found failed daemon pod shop/a on node n1, will try to kill it")        // DS-81
+}
+
+// A label that the DaemonSet itself sets may not be in its selector: pods would be made and released without end.
+func TestSelectorOfItsOwnLabels(t *testing.T) {
+	for _, label := range []string{hashLabel, templateGeneration} {
+		set := func(d *appsv1.DaemonSet) {
+			d.Spec.Selector.MatchLabels = maps.Clone(d.Spec.Selector.MatchLabels)
+			d.Spec.Selector.MatchLabels[label], d.Spec.Template.Labels[label] = "1", "1"
+		}
+		v := newView(now, snapshot{Set: agent(set)})
+		if v.invalid == nil || v.selectsAll {
+			t.Errorf("%s: %v", label, v.invalid)
+		}
+	}
+	if v := newView(now, snapshot{Set: agent()}); v.invalid != nil {
+		t.Error(v.invalid)
+	}
 }

@@ -105,6 +105,11 @@ func (s *view) derive() {
 	}
 	s.revisions = findRevisions(s.Set, own)
 	s.present = presentOf(s.Set, s.revisions)
+	// The server compares the selector with the template only. Pods that it does not match would be released as soon as
+	// they are made, and others made in their place, without end.
+	if !selector.Matches(podLabels(s.Set, s.present)) {
+		s.derived = derived{invalid: errors.New("left alone, the selector does not match the labels that its pods get")}
+	}
 }
 
 // byNode returns the pods by the nodes that they are on or meant for, without those that are gone.

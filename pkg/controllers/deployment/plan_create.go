@@ -77,14 +77,14 @@ func hashed(labels map[string]string, hash string) map[string]string {
 	return added
 }
 
-// collides reports whether the name of the missing new ReplicaSet is taken. If the last one to get such a name is our
-// own and young, something alters templates behind our back, and another name would only lead to another such
+// collides reports whether the name of the missing new ReplicaSet is taken. If the last one to get such a name is
+// young, something alters templates or labels behind our back, and another name would only lead to another such
 // ReplicaSet: each one more has to wait twice as long.
 func (r *rollout) collides() (taken bool, wait time.Duration) {
 	if r.new != nil || r.NameConflict == nil {
 		return false, 0
 	}
-	if n := r.d.Status.CollisionCount; n != nil && *n > 0 && metav1.IsControlledBy(r.NameConflict, r.d) {
+	if n := r.d.Status.CollisionCount; n != nil && *n > 0 {
 		ripe := r.NameConflict.CreationTimestamp.Add(time.Second << min(*n, 10))
 		wait = max(0, ripe.Sub(r.now))
 	}

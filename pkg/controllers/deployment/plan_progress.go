@@ -5,7 +5,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -96,14 +95,16 @@ func (r *rollout) begins() bool {
 		return r.behind()
 	case r.behind() && r.alreadyReported(reported):
 		return false
-	case r.behind():
-		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout
-		// begins (DEP-75).
-		return labels.Set(r.d.Annotations).Has(revisionAnnotation) || reportedIn(reported) != r.new.Name
 	}
 	name := reportedIn(reported)
+	_, raised := r.revision()
 	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID &&
 		r.Seen.Began.Truncate(time.Second).After(reported.LastUpdateTime.Time)
+	if r.behind() {
+		// If somebody has taken the Deployment's revision away, or has put an older one there, as a full update from a
+		// manifest does, no rollout begins (DEP-75).
+		return name != r.new.Name || raised || replaced
+	}
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }
 

@@ -19,11 +19,11 @@ import (
 // roll moves replicas from the old ReplicaSets to the new one, as far as surge and unavailability allow: up first,
 // then down, and when nothing moves any more the history is cleaned up (DEP-41..46).
 func (r *rollout) roll() {
+	taken, leaving := r.occupied()
 	if r.new == nil {
-		r.create(grown(0, r.total(), r.replicas, r.surge))
+		r.create(grown(0, taken, r.replicas, r.surge))
 		return
 	}
-	taken, leaving := r.occupied()
 	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || leaving == 0 && size > r.new.size ||
 		r.fills(size-r.new.size) {
 		r.resize(r.new, size)

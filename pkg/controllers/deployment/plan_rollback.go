@@ -35,7 +35,8 @@ func (r *rollout) firstSize() int64 {
 	if !r.gradual() {
 		return 0
 	}
-	return grown(0, r.total(), r.replicas, r.surge)
+	taken, _ := r.occupied()
+	return grown(0, taken, r.replicas, r.surge)
 }
 
 // restore gives the Deployment the template of the revision that is asked for, and returns the event that reports it.

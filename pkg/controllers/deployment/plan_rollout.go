@@ -96,8 +96,20 @@ func sortOut(now time.Time, s snapshot) *rollout {
 			r.old = append(r.old, one)
 		}
 	}
+	if r.new == nil && !r.wouldSelect(selector) {
+		// It would be released as soon as it is made, and another one made in its place, without end.
+		r.say("the selector does not match the labels that its ReplicaSet would get, nothing is done")
+		r.course, r.ownership = blocked, nil
+		return r
+	}
 	r.course = r.choose()
 	return r
+}
+
+// wouldSelect reports whether a selector matches a new ReplicaSet.
+func (r *rollout) wouldSelect(s labels.Selector) bool {
+	_, hash := r.TemplateMatches.newName(r.d)
+	return s.Matches(labels.Set(hashed(r.d.Spec.Template.Labels, hash)))
 }
 
 // candidates are the ReplicaSets to claim from, oldest first. The one that has the new one's name is among them: it

@@ -203,16 +203,32 @@ func TestCollision(t *testing.T) {
 		{"DEP-25 Recreate collides, too", taken(web(3, recreate), foreign), nil, "taken"},
 		{"DEP-25 rollback waits for the name", taken(web(3, rollbackNote("1")), foreign), nil, "taken"},
 	})
-	t.Run("DEP-25 what alters templates behind our back is slowed down", func(t *testing.T) {
-		s := taken(web(3, again), owned)
-		s.NameConflict.CreationTimestamp = metav1.NewTime(now.Add(-3 * time.Second))
-		p := rolledOut(now, s)
-		if r := statusAfter(now, s, plan.Outcome{}); p.Requeue != 5*time.Second || *reported(t, s, r).CollisionCount != 3 {
-			t.Errorf("got %v, %v", p.Requeue, lines(r.Steps))
-		}
-		if r := statusAfter(now.Add(5*time.Second), s, plan.Outcome{}); *reported(t, s, r).CollisionCount != 4 {
-			t.Errorf("got %v", lines(r.Steps))
-		}
+	stolen := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences, rs.Labels = nil, nil }
+	for what, edit := range map[string]func(*appsv1.ReplicaSet){"alters templates": owned, "takes labels away": stolen} {
+		t.Run("DEP-25 what "+what+" behind our back is slowed down", func(t *testing.T) {
+			s := taken(web(3, again), edit)
+			s.NameConflict.CreationTimestamp = metav1.NewTime(now.Add(-3 * time.Second))
+			p := rolledOut(now, s)
+			if r := statusAfter(now, s, plan.Outcome{}); p.Requeue != 5*time.Second || *reported(t, s, r).CollisionCount != 3 {
+				t.Errorf("got %v, %v", p.Requeue, lines(r.Steps))
+			}
+			if r := statusAfter(now.Add(5*time.Second), s, plan.Outcome{}); *reported(t, s, r).CollisionCount != 4 {
+				t.Errorf("got %v", lines(r.Steps))
+			}
+		})
+	}
+}
+
+// A selector that a new ReplicaSet cannot match would have them made without end. A size is taken only of the room that old pods have left.
+func TestNewReplicaSets(t *testing.T) {
+	unmatched := func(d *appsv1.Deployment) {
+		d.Spec.Selector.MatchLabels[appsv1.DefaultDeploymentUniqueLabelKey] = "x"
+		d.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "x"
+	}
+	check(t, []row{
+		{"its own label is in the selector", snapshotWith(web(3, unmatched)), nil, "the selector does not match"},
+		{"DEP-41 old pods are still there", snapshotWith(web(4, moves("0", "2")), rs{image: "v0", size: 2, ready: 4}),
+			[]string{"create size 0 revision 2 desired 4 max 4"}, ""},
 	})
 }
 

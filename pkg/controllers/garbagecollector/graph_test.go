@@ -2,6 +2,8 @@ package garbagecollector
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,5 +181,22 @@ func TestOwnersAreForgottenWithTheirDependents(t *testing.T) {
 	}
 	if len(w.nodes)+len(w.owners) != 0 {
 		t.Errorf("left: %v, %v", w.nodes, w.owners)
+	}
+}
+
+// Discovery has kinds in small letters, too, so a reference with such a one is as good as any (GC-18, GC-47).
+func TestKindInSmallLetters(t *testing.T) {
+	lower := func(o *metav1.PartialObjectMetadata) {
+		o.OwnerReferences[0].Kind = strings.ToLower(o.OwnerReferences[0].Kind)
+	}
+	w := newWorld()
+	w.see(setKind, object("set"))
+	w.see(podKind, object("web", blocking(setKind, "set"), lower))
+	w.see(setKind, object("set", version("2"), deleted(orphan)))
+	if d := w.decideOrphan(w.nodes["set"]); len(d.Steps) != 2 { // the reference goes, and then the finalizer
+		t.Errorf("%+v", d.Steps)
+	}
+	if e := w.forget("set", true); !slices.Contains(slices.Concat(e.remove, e.review), w.nodes["web"]) {
+		t.Errorf("the end of its owner is not told to the dependent: %+v", e)
 	}
 }

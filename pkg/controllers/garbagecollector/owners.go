@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -184,8 +185,10 @@ func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
 
 // isNamed reports whether a kind and a name, in a namespace, mean the node.
 func (n *node) isNamed(apiVersion, kind, namespace, name string) bool {
-	return name == n.name && (n.namespace == "" || n.namespace == namespace) &&
-		schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == n.kind.GroupKind()
+	// Discovery has a kind in small letters, too, so live reads find an owner that is called so.
+	stated := schema.FromAPIVersionAndKind(apiVersion, kind)
+	return name == n.name && (n.namespace == "" || n.namespace == namespace) && stated.Group == n.kind.Group &&
+		(stated.Kind == n.kind.Kind || stated.Kind == strings.ToLower(n.kind.Kind))
 }
 
 // verified notes what a live read has said of an owner, and queues the dependents that state it (GC-20, GC-22).

@@ -45,10 +45,17 @@ func planPods(now time.Time, s view) plan.Plan {
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
 	p.Steps = slices.Concat(s.ownership, untrackCounted(s, p.Steps))
-	if wait := untilDeadline(now, s); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
-		p.Requeue = plan.Sooner(p.Requeue, wait)
-	}
+	p.Requeue = plan.Sooner(p.Requeue, s.deadline(now))
 	return p
+}
+
+// deadline returns the time until the active deadline of the Job is over; zero if it has none, or that is no matter.
+func (s view) deadline(now time.Time) time.Duration {
+	if wait := untilDeadline(now, s); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil &&
+		workloads.JobFinished(s.Job) == nil {
+		return wait
+	}
+	return 0
 }
 
 // untrackCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status

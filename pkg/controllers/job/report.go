@@ -1,12 +1,14 @@
 package job
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,22 +27,25 @@ func reportJob(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of
 // the package).
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
+	next := s.deadline(now) // which does not wait until what was refused is tried again (JOB-4)
 	if s.selector == nil || unknownMode(s.Job) || countsUncertain(s, did) {
-		return plan.Plan{}
+		return plan.Plan{Requeue: next}
 	}
 	r := newReport(now, s, did)
 	r.decide(now)
 	free := r.count()
 	r.finish(now)
 	r.suspend(now)
-	p := plan.Plan{Progressing: r.end.decided() || len(free) > 0}
+	p := plan.Plan{Progressing: r.end.decided() || len(free) > 0, Requeue: next}
 	if !unchanged(s.Job.Status, r.status) {
 		after := *s.Job
 		after.Status = r.status
 		p.Steps = append(p.Steps,
 			plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
 		p.Steps = append(p.Steps, r.events...)
-		if onlyProgress(s.Job.Status, r.status) && !(r.end.decided() && len(r.deleted) > 0) {
+		// A count that falls is refused as soon as parallelism is not completions any more (JOB-64).
+		falls := r.status.Succeeded < s.Job.Status.Succeeded
+		if onlyProgress(s.Job.Status, r.status) && !falls && !(r.end.decided() && len(r.deleted) > 0) {
 			p.When = plan.OncePerSecond()
 		}
 	}
@@ -50,12 +55,27 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	return p
 }
 
-// countsUncertain reports whether the counts may be wrong, because a pod could not be adopted or released, or has
-// kept its finalizer. If that pod is listed, it stays so, and the counts are right.
+// countsUncertain reports whether the counts may be wrong, because a pod could not be adopted or released, or may have
+// lost its finalizer. If that pod is listed, it stays so, and the counts are right. One that has surely kept its
+// finalizer counts as before.
 func countsUncertain(s view, did plan.Outcome) bool {
+	claimed := map[types.UID]bool{}
+	for _, step := range s.ownership {
+		if c, ok := step.(plan.Change); ok {
+			claimed[c.New.GetUID()] = true
+		}
+	}
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
-		return r.Verb == plan.Changed && isPod(r) && r.Err != nil && !s.listed[r.Object.GetUID()]
+		uid := r.Object.GetUID()
+		return r.Verb == plan.Changed && isPod(r) && r.Err != nil && !s.listed[uid] &&
+			(claimed[uid] || !refused(r.Err))
 	})
+}
+
+// refused reports whether the server has surely not carried out a write.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500
 }
 
 // isPod reports whether it was a pod that was written, and not what pods are scheduled by.
@@ -238,6 +258,10 @@ func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
 	}
 	completed := r.completedBefore.with(done...)
 	r.status.CompletedIndexes, r.status.Succeeded = completed.String(), int32(completed.count())
+	if workloads.Completions(r.Job) != int(ptr.Deref(r.Job.Spec.Parallelism, 1)) {
+		// The server refuses a count that falls, also where indexes are gone with what completions were (JOB-64).
+		r.status.Succeeded = max(r.status.Succeeded, r.Job.Status.Succeeded)
+	}
 	r.status.FailedIndexes = nil
 	if workloads.HasLimitPerIndex(r.Job) {
 		r.status.FailedIndexes = ptr.To(r.failedBefore.with(lost...).String())

@@ -10,9 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -378,5 +380,51 @@ func TestRefusedRemovalsStopNothingElse(t *testing.T) {
 	w.settle()
 	if j := w.job(); j.Status.Succeeded != 3 || !workloads.HasJobCondition(j.Status, batchv1.JobComplete) {
 		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
+	}
+}
+
+// A pod that cannot be changed, and so is not deleted, keeps nothing else from being told (JOB-47).
+func TestRefusedDeletionsStopNothingElse(t *testing.T) {
+	w := newWorld(sum(10, parallel(3)), pod("a", succeeded), pod("b"), pod("c"), pod("d"))
+	w.Refuse = func(v plan.Verb, o plan.Object) error {
+		if v == plan.Changed && o.GetName() == "d" {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "d", errors.New("a webhook refuses it"))
+		}
+		return nil
+	}
+	plantest.Edit(w.World, "sum", suspend)
+	for range 10 {
+		_, _, _ = w.pass()
+	}
+	if s := w.job().Status; s.Succeeded != 1 || s.Active != 1 {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, s))
+	}
+}
+
+// The server refuses a count of pods that falls, unless parallelism is completions: then it is written at once (JOB-64, JOB-71).
+func TestFewerIndexes(t *testing.T) {
+	for parallelism, c := range map[int32]struct {
+		succeeded int32
+		when      plan.When
+	}{1: {4, plan.OncePerSecond()}, 3: {1, plan.Now()}} {
+		j := sum(3, byIndex, parallel(parallelism), func(j *batchv1.Job) { j.Status.CompletedIndexes, j.Status.Succeeded = "0,3-5", 4 })
+		s := snapshot{Job: j}
+		d, _ := planJob(now, s)
+		p := reportJob(now, s, d, plan.Outcome{})
+		status := p.Steps[0].(plan.Change).New.(*batchv1.Job).Status
+		if status.Succeeded != c.succeeded || status.CompletedIndexes != "0" || p.When != c.when {
+			t.Errorf("parallelism %d: %d %q, %+v", parallelism, status.Succeeded, status.CompletedIndexes, p.When)
+		}
+	}
+}
+
+// The deadline does not wait until what was refused is tried again (JOB-4).
+func TestDeadlineWhileWritesAreRefused(t *testing.T) {
+	s := snapshot{Job: sum(3, deadline(3600+45), func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Hour)) })}
+	d, _ := planJob(now, s)
+	quota := errors.New("a quota")
+	did := plan.Outcome{Err: quota, Results: []plan.Result{{Verb: plan.Created, Object: pod("a"), Err: quota}}}
+	if p := reportJob(now, s, d, did); p.Requeue != 45*time.Second {
+		t.Errorf("it is looked at in %v", p.Requeue)
 	}
 }

@@ -87,10 +87,16 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		if says := problems[n.UID]; says != "" {
 			p.Steps = append(p.Steps, d.recordEvent(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
 		}
-		if len(n.Spec.PodCIDRs) > 0 || n.DeletionTimestamp != nil {
+		ranges := s.Memory.Reserved[n.UID]
+		switch {
+		case len(n.Spec.PodCIDRs) > 0:
+			continue
+		case n.DeletionTimestamp != nil:
+			if ranges != nil { // a write that was not answered may have been carried out (IPAM-71)
+				d.Memory.Reserved[n.UID] = ranges
+			}
 			continue
 		}
-		ranges := s.Memory.Reserved[n.UID]
 		if ranges == nil && first < atOnce {
 			ranges = d.allocate(s.Pools)
 		}

@@ -3,6 +3,7 @@ package nodeipam
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,10 @@ func TestPlan(t *testing.T) {
 					LastEvent: map[types.UID]string{"uid-a": "CIDRAssignmentFailed"},
 					Failed:    map[types.UID]failure{"uid-a": {Why: "invalid", Refused: 3, Next: epoch.Add(time.Second)}}}},
 			[]string{"b gets 10.0.1.0/24 [10.0.1.0/24]"}},
+		{"IPAM-71 what was reserved for a node that is being deleted is not free",
+			snapshot{Pools: small, Nodes: []*corev1.Node{deleting(node("a", 0)), node("b", 1)},
+				Memory: memory{Reserved: map[types.UID][]netip.Prefix{"uid-a": prefixes("10.0.0.0/24")}}},
+			[]string{"b gets 10.0.1.0/24 [10.0.1.0/24]"}},
 		{"IPAM-58 what was reserved for another node of the name is free again", snapshot{Pools: small, Nodes: []*corev1.Node{node("a", 0)},
 			Memory: memory{Next: []uint64{1}, Reserved: map[types.UID][]netip.Prefix{"uid-old": prefixes("10.0.1.0/24")}}},
 			[]string{"a gets 10.0.1.0/24 [10.0.1.0/24]"}},
@@ -149,11 +154,22 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(c.want, said(p)); diff != "" {
 				t.Error(diff)
 			}
+			for _, n := range c.Nodes {
+				was := c.Memory.Reserved[n.UID]
+				if was != nil && len(n.Spec.PodCIDRs) == 0 && !slices.Equal(was, d.Memory.Reserved[n.UID]) {
+					t.Errorf("%s had reserved %v, and has %v", n.Name, was, d.Memory.Reserved[n.UID])
+				}
+			}
 			if p.Why == "" || len(d.Allocated) != len(c.Pools) {
 				t.Errorf("%+v: %q", d, p.Why)
 			}
 		})
 	}
+}
+
+func deleting(n *corev1.Node) *corev1.Node {
+	n.DeletionTimestamp = &metav1.Time{Time: epoch}
+	return n
 }
 
 // Many nodes get theirs a few hundred at a time.

@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/nodes"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -90,8 +91,25 @@ func remember(_ time.Time, s snapshot, d decision, _ *memory, did, _ plan.Outcom
 	if s.Node == nil {
 		return nil, true
 	}
-	if did.Err != nil || did.Stopped {
-		d.Memory.Marked = s.Memory.Marked
+	for pod, is := range d.Memory.Marked {
+		if was := s.Memory.Marked[pod]; is != was && !done(did, pod) {
+			d.Memory.Marked[pod] = was
+		}
 	}
 	return &d.Memory, true
+}
+
+// done reports whether something of an object was written, and all that was sent of it. Writes to others do not count:
+// the taint of a node and the marks of its pods do not wait for one another.
+func done(did plan.Outcome, of types.UID) (some bool) {
+	for _, r := range did.Results {
+		if r.Object.GetUID() != of {
+			continue
+		}
+		if r.Err != nil {
+			return false
+		}
+		some = true
+	}
+	return some
 }

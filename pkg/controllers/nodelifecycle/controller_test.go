@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -25,9 +26,10 @@ import (
 type bench struct {
 	*testing.T
 	*clienttest.Server
-	down outage
-	mu   sync.Mutex
-	dead map[string]bool
+	down   outage
+	mu     sync.Mutex
+	dead   map[string]bool
+	events *record.FakeRecorder
 }
 
 var (
@@ -47,7 +49,7 @@ func run(t *testing.T, o Options, nodes map[string]int, terms ...func(*bench)) {
 func runBy(t *testing.T, lead func(*testing.T, func(context.Context) error, func()), o Options, nodes map[string]int,
 	terms ...func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, Server: clienttest.NewServer(), dead: map[string]bool{}}
+		b := &bench{T: t, Server: clienttest.NewServer(), dead: map[string]bool{}, events: record.NewFakeRecorder(1e6)}
 		for zone, n := range nodes {
 			for i := range n {
 				b.add(zone, i)
@@ -62,7 +64,7 @@ func runBy(t *testing.T, lead func(*testing.T, func(context.Context) error, func
 			entry := New(o)
 			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}},
 				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &coordinationv1.Lease{}})
-			c.Access.Client = during{c.Access.Client, &b.down}
+			c.Access.Client, c.Access.Events = during{c.Access.Client, &b.down}, b.events
 			runner, err := entry.Init(c)
 			if err != nil {
 				t.Fatal(err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -212,4 +216,74 @@ func TestMEND23NL83ANodeIsMadeAnew(t *testing.T) {
 			t.Errorf("after a minute it is %v", c)
 		}
 	})
+}
+
+// That a node is gone is told once (NL-56).
+func TestANodeIsRemoved(t *testing.T) {
+	run(t, Options{}, map[string]int{"a": 2}, func(b *bench) {
+		told := func() (removed []string) {
+			for len(b.events.Events) > 0 {
+				if e := <-b.events.Events; strings.Contains(e, "RemovingNode") {
+					removed = append(removed, e)
+				}
+			}
+			return removed
+		}
+		time.Sleep(time.Minute)
+		if got := told(); len(got) > 0 {
+			t.Errorf("%q", got)
+		}
+		b.kill("a-0")
+		if err := b.Delete(t.Context(), nodeKind, plan.Key{Name: "a-0"}, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		want := []string{"Normal RemovingNode Node a-0 event: Removing Node a-0 from Controller"}
+		if got := told(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// A share of nodes that is the threshold counts (NL-44), and a rate next to nothing is a long pause.
+func TestThresholdsAndRates(t *testing.T) {
+	for share, nodes := range map[float32][]int{0.6: {5, 25, 30, 50, 100}, 0.3: {50, 90, 100}, 0.55: {20, 40, 100}} {
+		for _, n := range nodes {
+			unready := int(math.Round(float64(share) * float64(n)))
+			o := Options{UnhealthyThreshold: share}
+			if got := (sums{Nodes: n, Unready: unready}).state(o); got != partial {
+				t.Errorf("%d of %d, the threshold is %v: %s", unready, n, share, got)
+			}
+			if got := (sums{Nodes: n, Unready: unready - 1}).state(o); got != normal {
+				t.Errorf("%d of %d, the threshold is %v: %s", unready-1, n, share, got)
+			}
+		}
+	}
+	n := aNode(readyIs(corev1.ConditionUnknown))
+	for _, rate := range []float32{1e-12, 1e-30, math.SmallestNonzeroFloat32} {
+		s := snapshot{Name: "n", Node: n, Limits: Options{EvictionRate: rate, MonitorPeriod: time.Second},
+			Zone: zone{Known: true, sums: sums{Nodes: 10, Unready: 1}, Last: moment.Add(-time.Minute)}}
+		m := memory{Unready: moment.Add(-time.Hour)}
+		if wait, _ := waits(moment, s, n, &m); wait < 24*time.Hour {
+			t.Errorf("%v nodes a second: the next one after %v", rate, wait)
+		}
+	}
+}
+
+// What a webhook refuses of one pod says nothing of what was written of the node and of other pods (NL-54, NL-60).
+func TestOnePodCannotBeMarked(t *testing.T) {
+	n, a, b := aNode(readyIs(corev1.ConditionUnknown)), &corev1.Pod{}, &corev1.Pod{}
+	a.UID, b.UID = "a", "b"
+	s := snapshot{Node: n, Pods: []*corev1.Pod{a, b}}
+	first := mark{Times: 1, Next: moment.Add(firstRemark)}
+	refused := errors.New("a webhook")
+	did := plan.Outcome{Err: refused, Results: []plan.Result{{Object: n}, {Object: a, Err: refused}, {Object: b}}}
+	d := decision{Memory: memory{Marked: map[types.UID]mark{"a": first, "b": first}}}
+	m, _ := remember(moment, s, d, nil, did, plan.Outcome{})
+	if m.Marked["b"] != first || m.Marked["a"] != (mark{}) {
+		t.Errorf("%v", m.Marked)
+	}
+	if !done(did, n.UID) {
+		t.Error("the taint does not count")
+	}
 }

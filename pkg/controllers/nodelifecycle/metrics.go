@@ -41,8 +41,11 @@ func (c collectors) all() []metrics.Registerable {
 
 // applied counts taints.
 func (c collectors) applied(_ context.Context, s snapshot, d decision, did, _ plan.Outcome) {
+	if s.Node == nil {
+		return
+	}
 	c.evictions.WithLabelValues(s.Zone.Name) // from the first sight of the zone on
-	if d.Tainted && did.Err == nil {
+	if d.Tainted && done(did, s.Node.UID) {
 		c.evictions.WithLabelValues(s.Zone.Name).Inc()
 	}
 }

@@ -68,7 +68,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o obse
 	s := snapshot{Name: r.Key.Name, Node: k.nodes.Get(r.Key.Name), Limits: k.limits,
 		Memory: ptr.Deref(r.Memory, memory{})}
 	if s.Node == nil {
-		o.Snapshot = s
+		o.Exists, o.Snapshot = s.Memory.Announced, s // that it is gone is said once
 		return o, nil
 	}
 	o.Exists = true

@@ -173,7 +173,7 @@ func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration,
 		m.Line = line{}
 		return s.Limits.MonitorGracePeriod, "a part of its zone is down, so no node of it gets a NoExecute taint"
 	}
-	pause := time.Duration(float64(time.Second) / float64(rate))
+	pause := time.Duration(min(float64(time.Second)/float64(rate), float64(longestPause)))
 	if left := turn(now, s.Zone, rate, pause, &m.Line).Sub(now); left > 0 {
 		if s.Zone.Before > 0 {
 			left = max(left, leastWait)
@@ -183,6 +183,9 @@ func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration,
 	}
 	return 0, ""
 }
+
+// longestPause is the pause between the taints of two nodes at rates that come to more than a Duration can hold.
+const longestPause = 100 * 365 * 24 * time.Hour
 
 // turn is when it is the turn of a node in its zone: a pause after the last one; and if others come before it, as
 // many pauses after the line has last gone on. Who could have had a taint by then, and has none, keeps nobody

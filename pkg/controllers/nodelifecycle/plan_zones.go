@@ -307,7 +307,7 @@ func (z sums) state(o Options) string {
 	switch {
 	case z.Nodes > 0 && z.Unready == z.Nodes:
 		return full
-	case z.Unready >= 3 && float32(z.Unready) >= o.UnhealthyThreshold*float32(z.Nodes):
+	case z.Unready >= 3 && float32(z.Unready)/float32(z.Nodes) >= o.UnhealthyThreshold:
 		return partial
 	}
 	return normal

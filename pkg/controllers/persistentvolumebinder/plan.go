@@ -225,10 +225,11 @@ func delayed(class *storagev1.StorageClass) bool {
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// contradiction says that a volume is reserved for the claim and has another mode (PV-38).
+// contradiction says that a volume is bound to the claim and has another mode (PV-38). One that is only reserved for a
+// claim of the name, and does not fit, keeps nobody from making another one (PV-29, PV-18).
 func contradiction(s claimSnapshot) (e event, why string) {
 	for _, v := range s.Reserved {
-		if volumeMode(v.Spec.VolumeMode) != volumeMode(s.Claim.Spec.VolumeMode) {
+		if v.Spec.ClaimRef.UID == s.Claim.UID && volumeMode(v.Spec.VolumeMode) != volumeMode(s.Claim.Spec.VolumeMode) {
 			return event{corev1.EventTypeWarning, "VolumeMismatch",
 					fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to "+
 						"incompatible volumeMode.", v.Name)},

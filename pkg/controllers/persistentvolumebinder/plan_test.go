@@ -146,9 +146,11 @@ func TestPlanClaim(t *testing.T) {
 		{"PV-31: a selector that cannot be read", claimSnapshot{Claim: claim("data", "unselectable"), Class: quick}, "",
 			"its selector cannot be read"},
 		{"PV-38: a volume of another mode",
-			claimSnapshot{Claim: claim("data", "block"), Class: quick, Reserved: pvs(volume("v", "for=data"))},
+			claimSnapshot{Claim: claim("data", "block"), Class: quick, Reserved: pvs(volume("v", "of=data"))},
 			`Warning VolumeMismatch: Cannot bind PersistentVolume "v" to requested PersistentVolumeClaim due to incompatible volumeMode.`,
 			"has the volume mode Filesystem"},
+		{"PV-18: a volume of another mode that is reserved for it by its name only keeps no driver from being asked",
+			claimSnapshot{Claim: claim("data", "block"), Class: quick, Reserved: pvs(volume("v", "for=data"))}, asking, ""},
 		{"PV-75: a claim that is being deleted is not bound",
 			claimSnapshot{Claim: claim("data", "deleting"), Free: pvs(volume("v", "")), Class: quick}, "", "it is being deleted"},
 

@@ -59,12 +59,14 @@ func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "the namespace has a ConfigMap, and without --root-ca-file none is changed"}
 	}
 	described := s.ConfigMap.Annotations[descriptionKey] != ""
-	same := maps.Equal(s.ConfigMap.Data, data)
+	_, twice := s.ConfigMap.BinaryData[dataKey] // the API server refuses a key that is in both
+	same := maps.Equal(s.ConfigMap.Data, data) && !twice
 	if described && same {
 		return plan.Plan{Why: "the ConfigMap is as it should be"}
 	}
 	after := s.ConfigMap.DeepCopy()
 	after.Data = data
+	delete(after.BinaryData, dataKey)
 	if !described {
 		metav1.SetMetaDataAnnotation(&after.ObjectMeta, descriptionKey, description)
 	}

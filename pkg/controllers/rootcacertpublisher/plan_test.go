@@ -83,6 +83,9 @@ func TestPlan(t *testing.T) {
 		{"RCA-6 more data",
 			snapshot{Namespace: namespace("Active"), ConfigMap: configMap(holding(map[string]string{"ca.crt": "CA", "x": "y"}))},
 			configMap()},
+		{"RCA-8 the key among the binary data", snapshot{Namespace: namespace("Active"),
+			ConfigMap: configMap(func(m *corev1.ConfigMap) { m.BinaryData = map[string][]byte{"ca.crt": {1}, "x": {2}} })},
+			configMap(func(m *corev1.ConfigMap) { m.BinaryData = map[string][]byte{"x": {2}} })},
 		{"RCA-6 no data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("mine"), holding(nil))},
 			configMap(described("mine"))},
 	} {

@@ -251,3 +251,19 @@ func TestInit(t *testing.T) {
 		})
 	}
 }
+
+// A new Secret gets the token of the ServiceAccount that there is, whatever the cache shows of one before (TOK-16, TOK-24).
+func TestServiceAccountThatWasMadeAnew(t *testing.T) {
+	inCluster(t, nil, func(c *cluster) {
+		c.FreezeWatches(client.KindFor[*corev1.ServiceAccount]())
+		c.delete("builder", "ServiceAccount")
+		c.put(account("a2"))
+		c.put(secret())
+		settle()
+		c.ResumeWatches(client.KindFor[*corev1.ServiceAccount]())
+		settle()
+		if s := c.secret("token"); s == nil || s.Annotations[corev1.ServiceAccountUIDKey] != "a2" || len(s.Data["token"]) == 0 {
+			t.Errorf("%v", s)
+		}
+	}, account("a1"))
+}

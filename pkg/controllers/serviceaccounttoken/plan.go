@@ -54,6 +54,9 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 	}
 	if len(missing) > 0 {
 		p.Why = "set in the Secret: " + strings.Join(missing, ", ")
+		if s.Secret.Annotations[corev1.ServiceAccountUIDKey] == "" {
+			p.Proof = []plan.Ref{accountOf(s.Secret)} // the cache may show a ServiceAccount that was made anew since
+		}
 		p.Steps = []plan.Step{plan.Change{Old: s.Secret, New: annotated(s), Sign: missing,
 			Why: "the Secret lacks " + strings.Join(missing, ", ")}}
 	}

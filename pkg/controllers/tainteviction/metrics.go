@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -36,10 +37,13 @@ func (c *collectors) all() []metrics.Registerable {
 
 // applied counts and logs deletions.
 func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _ plan.Outcome) {
-	if d.Evict && did.Err == nil {
+	if d.Evict && slices.ContainsFunc(did.Results, deleted) {
 		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint",
 			d.Taint)
 		c.deletions.Inc()
 		c.duration.Observe(time.Since(d.Due).Seconds())
 	}
 }
+
+// deleted reports whether a pod was deleted, or evicted, that was there (TE-33).
+func deleted(r plan.Result) bool { return r.Verb == plan.Deleted && r.Err == nil && !r.Needless }

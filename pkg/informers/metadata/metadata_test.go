@@ -504,6 +504,26 @@ func TestHandlersMayAsk(t *testing.T) {
 	})
 }
 
+// Where the versions of a server have begun anew, its objects are other ones than before.
+func TestVersionsThatBeginAnew(t *testing.T) {
+	m, w := newModel(t), newResourceWatch(nil, widgets, &listwatch.Rollbacks{})
+	w.feeds = []*feed{newFeed(widgets, m, nil)}
+	w.sink = &sink{w}
+	list := func(version, want string) {
+		t.Helper()
+		o := object("shop", "a", "uid")
+		o.ResourceVersion = version
+		must[any](nil, w.sink.Replace([]any{o}, version))
+		if got := m.told(); got != want {
+			t.Errorf("told %q of version %s, want %q", got, version, want)
+		}
+	}
+	list("1000", "+a")
+	list("1000", "")
+	list("1001", "+a")
+	list("10", "+a -a")
+}
+
 // What a reflector still brings after it was replaced, or ended, counts no more.
 func TestReplacedReflectorsCountNoMore(t *testing.T) {
 	m, w := newModel(t), newResourceWatch(nil, widgets, &listwatch.Rollbacks{})

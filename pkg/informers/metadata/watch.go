@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -321,6 +322,12 @@ func (f *feed) replace(objects []*metav1.PartialObjectMetadata) {
 		}
 	}
 	for _, o := range objects {
+		// Versions that begin anew are those of a server whose storage did: the object is another one.
+		id := identityOf(o)
+		order, err := resourceversion.CompareResourceVersion(o.ResourceVersion, f.known[id])
+		if err == nil && order < 0 {
+			f.delete(id.object())
+		}
 		f.update(o)
 	}
 	if !f.isSynced() {
