@@ -87,7 +87,9 @@ func (c *Comparison) Report() Report {
 		}
 	}
 	for _, s := range slices.Concat(c.asking, c.suspects) {
-		pending[s.Controller]++
+		if !c.partlyDone(s) { // else it counts among those that are waited for
+			pending[s.Controller]++
+		}
 	}
 	r := Report{Since: c.began.UTC(), Rows: maps.Clone(c.rows), Dropped: c.dropped,
 		Controllers: []ControllerCount{}, Disagreements: append([]Disagreement{}, c.last...)}

@@ -199,7 +199,7 @@ func (w *Writing) asCreated(m client.Mapping, s plan.Create, made metav1.Object)
 	cause := fmt.Sprintf(
 		"it was created without the labels of the selector %s, which an admission webhook must have removed", selector)
 	if !selector.Matches(labels.Set(s.Object.GetLabels())) {
-		cause = fmt.Sprintf("the selector %s names a label that the controller sets itself, to another value", selector)
+		cause = fmt.Sprintf("its controller has made it without the labels of the selector %s", selector)
 	}
 	return &Undone{w.undone.failed(w.creations(m), cause, time.Now()).until, cause}
 }

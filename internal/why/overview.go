@@ -45,8 +45,7 @@ func AskNamespace(
 		return o, nil
 	}
 	bad, checked := w.verdictsIn(ctx, namespace)
-	if is == present && n.DeletionTimestamp != nil { // what else it has of objects may not be among those
-		w.asked = map[Ref]bool{}
+	if is == present && n.DeletionTimestamp != nil { // what keeps it may not be among those objects
 		bad, checked = slices.Insert(bad, 0, w.explain(ctx, n)), checked+1
 	}
 	for _, v := range bad {

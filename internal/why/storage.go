@@ -44,7 +44,10 @@ func (w *world) claim(ctx context.Context, c *corev1.PersistentVolumeClaim) *ver
 	node := c.Annotations["volume.kubernetes.io/selected-node"] // by the scheduler, for a pod
 	later := node == "" && s.VolumeBindingMode != nil &&
 		*s.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-	user := w.userOf(ctx, c)
+	var user *corev1.Pod
+	if later {
+		user = w.userOf(ctx, c)
+	}
 	switch {
 	case later && user == nil && w.unlisted(client.KindFor[*corev1.Pod](), c.Namespace):
 		return waits(c, "WaitForFirstConsumer", "it is bound when a pod uses it, and pods could not be read").inferred()

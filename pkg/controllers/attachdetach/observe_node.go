@@ -33,6 +33,7 @@ func (k *nodeController) observeNode(
 	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || reserves; !o.Exists {
 		return o, nil
 	}
+	s.Reserved = reserves
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
 		s.Memory = nodeMemory{UID: s.Node.UID, Asked: s.Memory.Asked}
 	}

@@ -43,6 +43,7 @@ type nodeSnapshot struct {
 	PodWithUnboundClaim string
 	Memory              nodeMemory
 	NotCompared         string // why the cache may lack what another leader has written; empty if it does not
+	Reserved            bool   // exclusive status-only volumes are reserved for it
 
 	// Of what is read live when something may be detached:
 	Read   bool
@@ -99,7 +100,7 @@ type nodeDecision struct {
 	Grace         map[string]time.Duration
 	Deleted       map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Reserves      []string          // exclusive status-only volumes that the status lists from now on
-	Retains       map[string]bool   // reserved volumes of a node that is gone, whose machine may still use them
+	Retains       map[string]bool   // reserved volumes of a node that is gone and may still use them
 	Unwritten     int               // how many volumes the status lacks or should not list
 	Verdicts      map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
 }
@@ -153,7 +154,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		}
 		one := verdictOf(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
-		d.Retains[v.Name] = s.Node == nil && v.StatusOnly && (v.Pod != "" || !one.Settled)
+		d.Retains[v.Name] = d.Retains[v.Name] || s.Node == nil && v.StatusOnly && (v.Pod != "" || !one.Settled)
 		p.Requeue = plan.Sooner(p.Requeue, one.Requeue)
 		if held = held || one.Held; one.Read {
 			p.Proof = []plan.Ref{nodeRef(s.Name)}
@@ -178,6 +179,9 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	}
 	if s.Node != nil {
 		planVolumesAttached(now, s, keep, &d, &p)
+	}
+	if s.Node != nil && s.Reserved {
+		p.Requeue = plan.Sooner(p.Requeue, s.youth(now))
 	}
 	p.Hold = s.hold(held, d)
 	return d, p
@@ -230,7 +234,7 @@ func verdictOf(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecision) ver
 	case v.StatusOnly && v.OtherNode != "":
 		return verdict{Why: "it waits until " + v.OtherNode + " does without the volume", Requeue: recheckInterval}
 	case v.StatusOnly:
-		return verdict{List: true, Why: "the pod " + v.Pod + " needs it", Settled: true}
+		return verdict{List: true, Why: "the pod " + v.Pod + " needs it", Settled: s.Node != nil}
 	case a == nil:
 		return verdict{Settled: true} // the planner of the volume makes one
 	case !ours(a):
@@ -279,6 +283,8 @@ func verdictUnneeded(now time.Time, s nodeSnapshot, v nodeVolume, d *nodeDecisio
 			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", unmountTimeout)
 		}
 		return verdict{List: v.StatusOnly || attached(v.Attachment), Why: why + s.unboundClaimNote(), Requeue: wait}
+	case v.Attachment == nil && s.Node == nil:
+		return verdict{Settled: true, Requeue: recheckInterval} // and then nothing is reserved for it any more
 	case v.Attachment == nil:
 		return verdict{Settled: true}
 	case s.Node != nil && lists(s.Node, v):

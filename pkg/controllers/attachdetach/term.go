@@ -103,22 +103,47 @@ func (k *nodeController) unreserve(s nodeSnapshot, d nodeDecision) {
 	k.term.Update(func(t term) term { return t.unreserved(time.Now(), s, d) })
 }
 
+// reservedAsListed is the term with the exclusive status-only volumes reserved that pods need on a node and its status
+// lists: a leader before this one may have listed them.
+func (t term) reservedAsListed(s nodeSnapshot) term {
+	for _, v := range s.Volumes {
+		_, held := t.Holders.Get(v.Name)
+		if s.Node == nil || !managed(s.Node) || !v.StatusOnly || !v.Exclusive || held || !lists(s.Node, v) {
+			continue
+		}
+		before, _ := t.Reserved.Get(s.Name)
+		reserved := maps.Clone(before)
+		if reserved == nil {
+			reserved = map[string]bool{}
+		}
+		reserved[v.Name] = true
+		t.Holders, t.Reserved = t.Holders.With(v.Name, s.Name), t.Reserved.With(s.Name, reserved)
+	}
+	return t
+}
+
+// youth is for how long a Node that was made anew may not have said yet what its machine uses.
+func (s nodeSnapshot) youth(now time.Time) time.Duration {
+	return max(0, goneGrace-now.Sub(s.Node.CreationTimestamp.Time))
+}
+
 // unreserved is the term without the reservations of a node that are over.
 func (t term) unreserved(now time.Time, s nodeSnapshot, d nodeDecision) term {
+	t = t.reservedAsListed(s)
 	reserved, found := t.Reserved.Get(s.Name)
 	if !found {
 		return t
 	}
 	kept := map[string]bool{}
-	if s.Node == nil {
+	switch {
+	case s.Node == nil:
 		kept = d.Retains
-	}
-	if s.Node != nil && managed(s.Node) {
+	case !managed(s.Node):
+	case now.Sub(s.Memory.Failed) <= unsure, s.youth(now) > 0:
+		kept = reserved
+	default:
 		for _, v := range s.Volumes {
 			kept[v.Name] = kept[v.Name] || v.StatusOnly && (v.Pod != "" && v.OtherNode == "" || lists(s.Node, v))
-		}
-		if now.Sub(s.Memory.Failed) <= unsure {
-			kept = reserved
 		}
 	}
 	left := map[string]bool{}

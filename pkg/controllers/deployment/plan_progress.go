@@ -103,7 +103,7 @@ func (r *rollout) begins() bool {
 	if r.behind() {
 		// If somebody has taken the Deployment's revision away, or has put an older one there, as a full update from a
 		// manifest does, no rollout begins (DEP-75).
-		return name != r.new.Name || raised || replaced
+		return name != r.new.Name || raised || replaced || reported.Reason == notCreated
 	}
 	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }

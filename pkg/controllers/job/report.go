@@ -59,12 +59,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 // lost its finalizer. If that pod is listed, it stays so, and the counts are right. One that has surely kept its
 // finalizer counts as before.
 func countsUncertain(s view, did plan.Outcome) bool {
-	claimed := map[types.UID]bool{}
-	for _, step := range s.ownership {
-		if c, ok := step.(plan.Change); ok {
-			claimed[c.New.GetUID()] = true
-		}
-	}
+	claimed := written(s.ownership)
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
 		uid := r.Object.GetUID()
 		return r.Verb == plan.Changed && isPod(r) && r.Err != nil && !s.listed[uid] &&
@@ -297,7 +292,7 @@ func (r *report) finish(now time.Time) {
 		completed = *started // by the clock of a leader before; the server refuses an end before the start
 	}
 	r.status.CompletionTime = &completed
-	if wanted != nil && r.status.Succeeded > *wanted {
+	if wanted != nil && r.status.Succeeded > *wanted && !workloads.Indexed(r.Job) { // of which indexes may be gone
 		r.event(corev1.EventTypeWarning, "TooManySucceededPods",
 			"Too many succeeded pods running after completion count reached")
 	}

@@ -428,3 +428,21 @@ func TestDeadlineWhileWritesAreRefused(t *testing.T) {
 		t.Errorf("it is looked at in %v", p.Requeue)
 	}
 }
+
+// A pod whose adoption the server has refused is not the Job's, and does not count (JOB-15).
+func TestRefusedAdoptionsDoNotCount(t *testing.T) {
+	orphan := func(p *corev1.Pod) { p.OwnerReferences = nil }
+	w := newWorld(sum(1), pod("a", succeeded, orphan))
+	w.Refuse = func(v plan.Verb, o plan.Object) error {
+		if v == plan.Changed && o.GetName() == "a" {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("a webhook refuses it"))
+		}
+		return nil
+	}
+	for range 10 {
+		_, _, _ = w.pass()
+	}
+	if s := w.job().Status; s.Succeeded != 0 || s.UncountedTerminatedPods != nil && len(s.UncountedTerminatedPods.Succeeded) > 0 {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, s))
+	}
+}

@@ -283,7 +283,7 @@ func announce(s snapshot, d *decision) []plan.Step {
 
 // farewell says that the node is gone (NL-56).
 func farewell(s snapshot) plan.Plan {
-	p := plan.Plan{Why: "the node is gone"}
+	p := plan.Plan{Why: "the node is gone", Requeue: leastWait} // and then it is forgotten
 	if s.Memory.Announced {
 		gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, UID: s.Memory.UID}}
 		p.Steps = []plan.Step{event(gone, corev1.EventTypeNormal, "RemovingNode",

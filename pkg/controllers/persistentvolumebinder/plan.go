@@ -233,7 +233,7 @@ func contradiction(s claimSnapshot) (e event, why string) {
 			return event{corev1.EventTypeWarning, "VolumeMismatch",
 					fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to "+
 						"incompatible volumeMode.", v.Name)},
-				fmt.Sprintf("the volume %s is reserved for it, and has the volume mode %s", v.Name,
+				fmt.Sprintf("the volume %s is bound to it, and has the volume mode %s", v.Name,
 					volumeMode(v.Spec.VolumeMode))
 		}
 	}

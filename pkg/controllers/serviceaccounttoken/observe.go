@@ -49,7 +49,8 @@ func metadataOf(s *corev1.Secret) *metav1.PartialObjectMetadata {
 // prove puts the ServiceAccount as it was read live in the place of what the cache has shown.
 func prove(o observation, proof reconcile.Proof) observation {
 	if live, ok, _ := reconcile.Found[*corev1.ServiceAccount](proof, accountOf(o.Snapshot.Secret)); ok {
-		o.Snapshot.Account, o.Snapshot.Unseen = live, live != nil
+		cached := o.Snapshot.Account
+		o.Snapshot.Account, o.Snapshot.Unseen = live, live != nil && (cached == nil || cached.UID != live.UID)
 	}
 	return o
 }
