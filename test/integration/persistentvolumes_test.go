@@ -364,8 +364,13 @@ func (b *bench) workOfVolumes() {
 	b.wants("waits", "1Gi", classed(ptr.To("")))
 	for i := range 2 { // the second event is a patch of the first
 		b.waitSaid("waits", "FailedBinding", "no persistent volumes available")
-		odd := b.disk(fmt.Sprint("odd-", i), "1Gi", b.reservedFor("waits"),
-			func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) })
+		claim, err := b.getClaim("waits")
+		if err != nil {
+			b.Fatal(err)
+		}
+		odd := b.disk(fmt.Sprint("odd-", i), "1Gi", b.reservedFor("waits"), func(v *corev1.PersistentVolume) {
+			v.Spec.VolumeMode, v.Spec.ClaimRef.UID = ptr.To(corev1.PersistentVolumeBlock), claim.UID
+		})
 		b.waitSaid("waits", "VolumeMismatch", odd)
 		if err := b.Client.CoreV1().PersistentVolumes().Delete(b.Context(), odd, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)

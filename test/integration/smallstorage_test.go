@@ -165,10 +165,13 @@ func (b *bench) grown(name string, source corev1.PersistentVolumeSource) (grow f
 	})
 	patch := func(document string, subresources ...string) {
 		b.Helper()
-		if _, err := claims.Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{},
-			subresources...); err != nil {
-			b.Fatal(err)
-		}
+		b.wait("the API server knows the class, and lets the claim grow", func() error {
+			_, err := claims.Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{}, subresources...)
+			if err != nil && !apierrors.IsForbidden(err) {
+				b.Fatal(err)
+			}
+			return err
+		})
 	}
 	if err != nil {
 		b.Fatal(err)
