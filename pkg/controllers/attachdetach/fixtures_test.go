@@ -205,6 +205,14 @@ func (b *bench) removePod(name string) {
 	b.remove(podKind, "shop", name)
 }
 
+// makeAnew makes a Node anew, as its kubelet does.
+func (b *bench) makeAnew(name string) {
+	b.Helper()
+	n := aNode()
+	n.Name, n.UID, n.CreationTimestamp = name, "another", metav1.Now()
+	b.put(n)
+}
+
 // node changes a node.
 func (b *bench) node(name string, edit func(*corev1.Node)) {
 	b.Helper()

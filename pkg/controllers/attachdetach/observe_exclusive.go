@@ -24,7 +24,7 @@ func (k *nodeController) holder(now time.Time, n *corev1.Node, v nodeVolume) (ot
 	}
 	users := k.users(by)
 	// A node that is gone has it as long as its pods may run (AD-18). Its status is gone with it.
-	if i := slices.IndexFunc(users, func(u usingNode) bool { return u.Runs && u.Node != n.Name }); i >= 0 {
+	if i := slices.IndexFunc(users, func(u usingNode) bool { return u.MayRun && u.Node != n.Name }); i >= 0 {
 		return users[i].Node
 	}
 	for _, u := range users { // that of the oldest pod has it (AD-80)

@@ -149,7 +149,7 @@ func (k *views) users(by map[string]*podsOnNode) (all []usingNode) {
 		slices.SortFunc(on.pods, older)
 		n := k.nodes.Get(node)
 		all = append(all, usingNode{Node: node, Pods: on.pods, Volume: on.as, Managed: n != nil && managed(n),
-			Runs: n == nil && slices.ContainsFunc(on.pods, hasRun)})
+			MayRun: n == nil && slices.ContainsFunc(on.pods, hasRun)})
 	}
 	slices.SortFunc(all, func(a, b usingNode) int { return older(a.Pods[0], b.Pods[0]) })
 	return all

@@ -181,7 +181,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		planVolumesAttached(now, s, keep, &d, &p)
 	}
 	if s.Node != nil && s.Reserved {
-		p.Requeue = plan.Sooner(p.Requeue, s.youth(now))
+		p.Requeue = plan.Sooner(p.Requeue, s.untilReported(now))
 	}
 	p.Hold = s.hold(held, d)
 	return d, p

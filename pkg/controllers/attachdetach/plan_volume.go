@@ -55,7 +55,7 @@ type usingNode struct {
 	Pods    []*corev1.Pod // the oldest first
 	Volume  volume        // the volume as these pods define it; empty: as all others do
 	Managed bool          // the node is there, and its kubelet leaves attaching to this controller
-	Runs    bool          // the node is gone, and its machine may still run one of the pods
+	MayRun  bool          // the node is gone, and its machine may still run one of the pods
 }
 
 // volumeMemory is what is remembered of a volume, by node. Whatever was remembered is not changed any more.
@@ -262,7 +262,7 @@ func (s volumeSnapshot) others(now time.Time, node string) (names []string, rech
 		}
 	}
 	for _, u := range s.Users {
-		if u.Runs && u.Node != node && s.Volume.statusOnly() { // no VolumeAttachment shows that
+		if u.MayRun && u.Node != node && s.Volume.statusOnly() { // no VolumeAttachment shows that
 			nodes[u.Node], recheck = true, recheckInterval
 		}
 	}

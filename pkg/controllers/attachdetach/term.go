@@ -78,19 +78,24 @@ func (k *nodeController) reserve(s nodeSnapshot, d nodeDecision) error {
 			}
 		}
 		err = nil
-		before, _ := t.Reserved.Get(s.Name)
-		reserved := maps.Clone(before)
-		if reserved == nil {
-			reserved = map[string]bool{}
-		}
-		for _, volume := range d.Reserves {
-			reserved[volume] = true
-			t.Holders = t.Holders.With(volume, s.Name)
-		}
-		t.Reserved = t.Reserved.With(s.Name, reserved)
-		return t
+		return t.reserving(s.Name, d.Reserves)
 	})
 	return err
+}
+
+// reserving is the term with volumes reserved for a node.
+func (t term) reserving(node string, volumes []string) term {
+	before, _ := t.Reserved.Get(node)
+	reserved := maps.Clone(before)
+	if reserved == nil {
+		reserved = map[string]bool{}
+	}
+	for _, volume := range volumes {
+		reserved[volume] = true
+		t.Holders = t.Holders.With(volume, node)
+	}
+	t.Reserved = t.Reserved.With(node, reserved)
+	return t
 }
 
 // unsure is for how long a node keeps what it has reserved after a write of its status has failed: it may have been
@@ -106,24 +111,23 @@ func (k *nodeController) unreserve(s nodeSnapshot, d nodeDecision) {
 // reservedAsListed is the term with the exclusive status-only volumes reserved that pods need on a node and its status
 // lists: a leader before this one may have listed them.
 func (t term) reservedAsListed(s nodeSnapshot) term {
-	for _, v := range s.Volumes {
-		_, held := t.Holders.Get(v.Name)
-		if s.Node == nil || !managed(s.Node) || !v.StatusOnly || !v.Exclusive || held || !lists(s.Node, v) {
-			continue
-		}
-		before, _ := t.Reserved.Get(s.Name)
-		reserved := maps.Clone(before)
-		if reserved == nil {
-			reserved = map[string]bool{}
-		}
-		reserved[v.Name] = true
-		t.Holders, t.Reserved = t.Holders.With(v.Name, s.Name), t.Reserved.With(s.Name, reserved)
+	if s.Node == nil || !managed(s.Node) {
+		return t
 	}
-	return t
+	var listed []string
+	for _, v := range s.Volumes {
+		if _, held := t.Holders.Get(v.Name); v.StatusOnly && v.Exclusive && !held && lists(s.Node, v) {
+			listed = append(listed, v.Name)
+		}
+	}
+	if len(listed) == 0 {
+		return t
+	}
+	return t.reserving(s.Name, listed)
 }
 
-// youth is for how long a Node that was made anew may not have said yet what its machine uses.
-func (s nodeSnapshot) youth(now time.Time) time.Duration {
+// untilReported is for how long a Node that was made anew may not have said yet what its machine uses.
+func (s nodeSnapshot) untilReported(now time.Time) time.Duration {
 	return max(0, goneGrace-now.Sub(s.Node.CreationTimestamp.Time))
 }
 
@@ -139,7 +143,7 @@ func (t term) unreserved(now time.Time, s nodeSnapshot, d nodeDecision) term {
 	case s.Node == nil:
 		kept = d.Retains
 	case !managed(s.Node):
-	case now.Sub(s.Memory.Failed) <= unsure, s.youth(now) > 0:
+	case now.Sub(s.Memory.Failed) <= unsure, s.untilReported(now) > 0:
 		kept = reserved
 	default:
 		for _, v := range s.Volumes {

@@ -187,11 +187,11 @@ func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
 func (n *node) isNamed(apiVersion, kind, namespace, name string) bool {
 	// Discovery has a kind in small letters, too, so live reads find an owner that is called so.
 	return name == n.name && (n.namespace == "" || n.namespace == namespace) &&
-		isCalled(schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind(), n.kind.GroupKind())
+		meansKind(schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind(), n.kind.GroupKind())
 }
 
-// isCalled reports whether a reference that states a kind means this one.
-func isCalled(stated, kind schema.GroupKind) bool {
+// meansKind reports whether a reference that states a kind means this one.
+func meansKind(stated, kind schema.GroupKind) bool {
 	return stated.Group == kind.Group && (stated.Kind == kind.Kind || stated.Kind == strings.ToLower(kind.Kind))
 }
 
@@ -241,7 +241,7 @@ func (g *graph) dependentsStating(c statedOwner) map[*node]struct{} {
 func (g *graph) unknownOwners(kind schema.GroupKind) (all []statedOwner) {
 	for _, o := range g.owners {
 		for c, s := range o.stated {
-			if s.ownerState == unresolvable && isCalled(c.groupVersionKind().GroupKind(), kind) {
+			if s.ownerState == unresolvable && meansKind(c.groupVersionKind().GroupKind(), kind) {
 				all = append(all, c)
 			}
 		}
